@@ -1,0 +1,1 @@
+"""What runs inside a runtime. Imports nothing else of this package: only the standard library and ipykernel."""

@@ -1,0 +1,1 @@
+"""Engines: what makes runtimes. ``base`` is the seam, ``registry`` finds engines, one package per engine."""
