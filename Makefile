@@ -1,0 +1,35 @@
+# `make demo` runs the main job; `make test` sets up and passes everything; see README.md.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.[test]'
+	touch $@
+
+.PHONY: demo lab test test-slow lint clean
+
+demo: $(VENV)/.ready
+	$(BIN)/python -m jupyter_sandbox.cli.demo
+
+lab: $(VENV)/.ready
+	$(BIN)/pip install --quiet --editable '.[lab]'
+	$(BIN)/jupyter lab --ServerApp.root_dir=notebooks
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env notebooks -p no:cacheprovider
+
+test-slow: $(VENV)/.ready
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
