@@ -26,7 +26,6 @@ Every error carries a ``code`` (its class name, which is what HTTP sends), a ``m
     │   └── RuntimeFailed             the runtime's process died
     ├── TooLarge                413
     ├── IdempotencyMismatch     422
-    ├── ExecutionFailed         422   the user's code or command failed in a runtime; over HTTP that is a result
     ├── QuotaExceeded           429
     ├── UnsupportedBackend      501   the engine lacks this power; context["engines"] lists those that have it
     ├── ProviderError           502   the engine or its provider failed
@@ -38,7 +37,7 @@ Every error carries a ``code`` (its class name, which is what HTTP sends), a ``m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -152,28 +151,6 @@ class TooLarge(SandboxError):
 
 class IdempotencyMismatch(SandboxError):
     http_status = 422
-
-
-class ExecutionFailed(SandboxError):
-    """
-    The user's own code or command failed inside a runtime.
-
-    Args:
-        message: The exception in one line, or the exit code.
-        remedy: What the caller can do.
-        traceback: The runtime's own traceback, in lines for a terminal; a notebook shows it instead of the message.
-        context: JSON values.
-
-    """
-
-    http_status = 422
-
-    def __init__(self, message: str, *, remedy: str = "", traceback: Sequence[str] = (), **context: Any) -> None:
-        super().__init__(message, remedy=remedy, **context)
-        self.traceback = tuple(traceback)
-
-    def _render_traceback_(self) -> list[str]:
-        return list(self.traceback) or super()._render_traceback_()
 
 
 class QuotaExceeded(SandboxError):
