@@ -7,6 +7,9 @@ Every error carries a ``code`` (its class name, which is what HTTP sends), a ``m
 ::
 
     SandboxError                500   something of ours broke
+    ├── ExecutionFailed         500   the user's own code failed and the caller asked to hear it as an exception
+    │   ├── CellFailed                of ``run(check=True)``; never sent over HTTP, where it is a result
+    │   └── CommandFailed             of ``exec(check=True)``
     ├── InvalidRequest          400   also a ValueError; context["field"] names the field
     ├── Unauthorized            401
     ├── Forbidden               403   also a PermissionError
@@ -37,7 +40,7 @@ Every error carries a ``code`` (its class name, which is what HTTP sends), a ``m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -181,6 +184,38 @@ class StorageFull(SandboxError, OSError):
     http_status = 507
 
 
+class ExecutionFailed(SandboxError):
+    """
+    The user's own code or command failed inside a runtime, and the caller asked to hear it as an exception.
+
+    Args:
+        message: The exception in one line, or the exit code.
+        remedy: What the caller can do.
+        result: The whole result, as without ``check``.
+        traceback: The runtime's own traceback, in lines for a terminal; IPython shows it instead of the message.
+        context: JSON values.
+
+    """
+
+    def __init__(
+        self, message: str, *, remedy: str = "", result: object = None, traceback: Sequence[str] = (), **context: Any
+    ) -> None:
+        super().__init__(message, remedy=remedy, **context)
+        self.result = result
+        self.traceback = tuple(traceback)
+
+    def _render_traceback_(self) -> list[str]:
+        return list(self.traceback) or super()._render_traceback_()
+
+
+class CellFailed(ExecutionFailed):
+    pass
+
+
+class CommandFailed(ExecutionFailed):
+    pass
+
+
 def _tree(cls: type[SandboxError]) -> dict[str, type[SandboxError]]:
     found = {cls.__name__: cls}
     for child in cls.__subclasses__():
@@ -196,7 +231,7 @@ def from_dict(body: Mapping[str, Any], http_status: int = 500) -> SandboxError:
     """
     tree = _tree(SandboxError)
     code = str(body.get("code", ""))
-    by_status = (c for c in SandboxError.__subclasses__() if c.http_status == http_status)
+    by_status = (c for c in SandboxError.__subclasses__() if vars(c).get("http_status") == http_status)
     cls = tree.get(code) or next(by_status, SandboxError)
     error = cls(str(body.get("message", code)), remedy=str(body.get("remedy", "")))
     error.context = dict(body.get("context") or {})

@@ -1,0 +1,213 @@
+"""Requests and streams to one server, with the second try that is safe, and the way to where the server moved."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, TypeAdapter
+
+from jupyter_sandbox.client import discovery, wire
+from jupyter_sandbox.client.endpoint import Endpoint
+from jupyter_sandbox.errors import SandboxError
+
+R = TypeVar("R", bound=BaseModel)
+E = TypeVar("E")
+
+
+class AsyncConnection:
+    """One server, as seen by one client.
+
+    Args:
+        endpoint: Where it is.
+        timeout: Seconds to wait for an answer; streams wait for ever, since a cell may.
+        transport: Takes the place of the network.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, timeout: float = 300.0, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        self.endpoint = endpoint
+        self._timeout = httpx.Timeout(timeout, connect=10.0)
+        self._transport = transport
+        self._http: httpx.AsyncClient | None = None
+        self._pid = os.getpid()
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._http is None or self._pid != os.getpid():
+            # After a fork (a runtime may hold a client) the parent's sockets are the parent's: never write to them.
+            self._pid = os.getpid()
+            self._http = httpx.AsyncClient(
+                timeout=self._timeout,
+                transport=self._transport,
+                trust_env=not self.endpoint.loopback,
+                mounts=dict.fromkeys(wire.LOOPBACK_HOSTS),
+            )
+        return self._http
+
+    async def aclose(self) -> None:
+        """Close the sockets; a later request opens new ones."""
+        if self._http is not None and self._pid == os.getpid():
+            await self._http.aclose()
+        self._http = None
+
+    async def call(
+        self,
+        result: type[R],
+        method: str,
+        path: str,
+        body: BaseModel | None = None,
+        params: dict[str, str] | None = None,
+    ) -> R:
+        """One request and its result.
+
+        Raises:
+            SandboxError: What the server answered, `ServerUnavailable` when it did not, `OperationTimeout`.
+        """
+        response = await self.send(method, path, content=wire.content(body), params=params)
+        return wire.parse(result, response)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None = None,
+        content_type: str = "application/json",
+        params: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        """One request and its successful answer, read whole; raises as `call`."""
+        key = wire.new_key()
+        for last in (False, True):
+            request = self._request(method, path, content=content, content_type=content_type, params=params, key=key)
+            try:
+                response = await self._client().send(request)
+            except httpx.TransportError as error:
+                if last or not await self._try_again(error):
+                    raise wire.unreachable(self.endpoint, error) from error
+                continue
+            if response.status_code == 401 and not last and await self._moved():
+                continue
+            break
+        wire.check(self.endpoint, response)
+        return response
+
+    async def events(
+        self,
+        adapter: TypeAdapter[E],
+        path: str,
+        body: BaseModel,
+        *,
+        abandoned: Callable[[], Awaitable[None]] | None = None,
+    ) -> AsyncGenerator[E, None]:
+        """The events of a stream, up to the one whose ``event`` is ``done``.
+
+        Args:
+            adapter: Parses one line.
+            path: Where to post.
+            body: What to post.
+            abandoned: Called when the reader leaves early (closes the generator, is interrupted or cancelled).
+
+        Raises:
+            SandboxError: What the server answered, what a ``failed`` event carries, or `ServerUnavailable`.
+        """
+        response: httpx.Response | None = None
+        splitter = wire.LineSplitter()
+        done = False
+        try:
+            response = await self._open(path, body, wire.JSON_LINES)
+            async for data in response.aiter_bytes():
+                for line in splitter.feed(data):
+                    event = wire.parse_event(adapter, line)
+                    done = getattr(event, "event", None) == "done"
+                    yield event
+                    if done:
+                        return
+            raise wire.cut_short(self.endpoint, "the stream")
+        except httpx.TransportError as error:
+            raise wire.cut_short(self.endpoint, "the stream") from error
+        except Exception:
+            raise
+        except BaseException as error:  # interrupted, cancelled or closed: what was started must not go on unseen
+            if abandoned is not None and not done:
+                try:
+                    await abandoned()
+                except SandboxError as failure:
+                    error.add_note(f"The runtime could not be interrupted: {failure}")
+            raise
+        finally:
+            if response is not None:
+                await response.aclose()
+
+    async def download(self, path: str, body: BaseModel, accept: str) -> AsyncGenerator[bytes, None]:
+        """The bytes of an answer as they come; raises as `events`."""
+        response = await self._open(path, body, accept)
+        try:
+            async for data in response.aiter_bytes():
+                yield data
+        except httpx.TransportError as error:
+            raise wire.cut_short(self.endpoint, "the download") from error
+        finally:
+            await response.aclose()
+
+    async def _open(self, path: str, body: BaseModel, accept: str) -> httpx.Response:
+        """An answer whose body is still to be read. Tried again only when nothing was sent."""
+        for last in (False, True):
+            request = self._request("POST", path, content=wire.content(body), accept=accept, stream=True)
+            try:
+                response = await self._client().send(request, stream=True)
+            except httpx.TransportError as error:
+                sent_nothing = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+                if last or not sent_nothing or not await self._moved():
+                    raise wire.unreachable(self.endpoint, error) from error
+                continue
+            if response.is_success:
+                return response
+            try:
+                await response.aread()
+            finally:
+                await response.aclose()
+            if response.status_code == 401 and not last and await self._moved():
+                continue
+            break
+        wire.check(self.endpoint, response)
+        return response
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None,
+        content_type: str = "application/json",
+        params: dict[str, str] | None = None,
+        key: str | None = None,
+        accept: str = "application/json",
+        stream: bool = False,
+    ) -> httpx.Request:
+        headers = wire.headers(self.endpoint, method, accept=accept, key=key)
+        if content is not None:
+            headers["Content-Type"] = content_type
+        extra: dict[str, Any] = {"timeout": httpx.Timeout(None, connect=10.0)} if stream else {}
+        return self._client().build_request(
+            method, f"{self.endpoint.url}{path}", content=content, params=params, headers=headers, **extra
+        )
+
+    async def _try_again(self, error: httpx.TransportError) -> bool:
+        """Whether a second try makes sense: the server moved, or only an idle connection was dropped."""
+        if isinstance(error, (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout)):
+            return False
+        if await self._moved():
+            return True
+        return not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+
+    async def _moved(self) -> bool:
+        """Go where the server is now, if it is known to be elsewhere (or to take another token)."""
+        successor = await asyncio.to_thread(discovery.successor, self.endpoint)
+        if successor is None:
+            return False
+        self.endpoint = successor
+        return True

@@ -1,0 +1,1 @@
+"""The sync face of the client, derived from `_async`."""
