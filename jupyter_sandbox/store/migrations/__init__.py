@@ -1,0 +1,1 @@
+"""Alembic's scripts; `jupyter_sandbox.store.database` runs them when a store is opened."""
