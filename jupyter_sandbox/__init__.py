@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from jupyter_sandbox._version import __version__
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from jupyter_sandbox.client import AsyncClient as AsyncClient
     from jupyter_sandbox.client import AsyncRuntime as AsyncRuntime
     from jupyter_sandbox.client import Checkpoint as Checkpoint
@@ -48,5 +50,26 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def load_ipython_extension(ipython: InteractiveShell) -> None:
+    """``%load_ext jupyter_sandbox``: the magics."""
+    from jupyter_sandbox import magics
+
+    magics.load(ipython)
+
+
+def unload_ipython_extension(ipython: InteractiveShell) -> None:
+    """``%unload_ext jupyter_sandbox``; sandboxes live on."""
+    from jupyter_sandbox import magics
+
+    magics.unload(ipython)
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *_HOME})
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    """What Jupyter Server asks an enabled package for."""
+    from jupyter_sandbox.server.extension import SandboxExtension
+
+    return [{"module": "jupyter_sandbox", "app": SandboxExtension}]
