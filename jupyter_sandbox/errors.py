@@ -18,6 +18,7 @@ Every error carries a ``code`` (its class name, which is what HTTP sends), a ``m
     │   ├── CheckpointNotFound
     │   ├── EngineNotFound
     │   └── PathNotFound              also a FileNotFoundError
+    ├── MethodNotAllowed        405   context["allow"] lists the methods of that path
     ├── Conflict                409
     │   ├── SessionBusy               an operation holds the runtime; context["operation"] names it
     │   ├── NameTaken
@@ -110,6 +111,10 @@ class EngineNotFound(NotFound):
 
 class PathNotFound(NotFound, FileNotFoundError):
     pass
+
+
+class MethodNotAllowed(SandboxError):
+    http_status = 405
 
 
 class Conflict(SandboxError):

@@ -63,18 +63,35 @@ def remove_server_info(store_dir: Path, pid: int) -> None:
 def store_token(store_dir: Path) -> str:
     """The store's own token, made on first use: kernels that outlive a server keep a token that still works."""
     path = store_dir / "token.json"
+    if (token := _read_token(path)) is not None:
+        return token
+    scratch = _scratch(path, json.dumps({"token": secrets.token_urlsafe(32)}))
+    try:
+        os.link(scratch, path)  # of two servers that start at once the first to get here decides
+    except OSError:
+        if _read_token(path) is None:  # what is there is not whole, or this filesystem has no hard links
+            scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return str(json.loads(path.read_text())["token"])
+
+
+def _read_token(path: Path) -> str | None:
     try:
         return str(json.loads(path.read_text())["token"])
     except (OSError, ValueError, KeyError):
-        token = secrets.token_urlsafe(32)
-        _write_private(path, json.dumps({"token": token}))
-        return token
+        return None
 
 
 def _write_private(path: Path, text: str) -> None:
+    _scratch(path, text).replace(path)
+
+
+def _scratch(path: Path, text: str) -> Path:
+    """A file beside ``path`` that only its user can read, to be put in its place whole."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
-    scratch.replace(path)
+    return scratch
