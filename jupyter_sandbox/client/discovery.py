@@ -133,7 +133,7 @@ def ping(endpoint: Endpoint) -> Health:
         ServerUnavailable: It does not answer, or has no API of ours.
         Unauthorized: It does not accept the token.
     """
-    request = wire.headers(endpoint, "GET")
+    request = wire.headers(endpoint)
     url = f"{endpoint.url}{wire.path('health')}"
     try:
         response = httpx.get(url, headers=request, timeout=PING_TIMEOUT_S, trust_env=not endpoint.loopback)

@@ -95,7 +95,7 @@ class CellCollector:
     def _add_output(self, output: dict[str, Any]) -> None:
         last = self._outputs[-1] if self._outputs else {}
         if output.get("output_type") == "stream" == last.get("output_type") and output.get("name") == last.get("name"):
-            self._outputs[-1] = {**last, "text": _text(last.get("text")) + _text(output.get("text"))}
+            self._outputs[-1] = {**last, "text": as_text(last.get("text")) + as_text(output.get("text"))}
         else:
             self._outputs.append(output)
 
@@ -105,12 +105,12 @@ class CellCollector:
         if done is None:
             raise RuntimeError("a cell's result was asked for before its last event")
         written = [
-            _text(o.get("text"))
+            as_text(o.get("text"))
             for o in self._outputs
             if o.get("output_type") == "stream" and o.get("name") == "stdout"
         ]
         values = [
-            _text(o.get("data", {}).get("text/plain"))
+            as_text(o.get("data", {}).get("text/plain"))
             for o in self._outputs
             if o.get("output_type") == "execute_result"
         ]
@@ -153,6 +153,6 @@ class ExecCollector:
         )
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Text of nbformat, which may be a list of lines."""
     return "".join(value) if isinstance(value, list) else str(value or "")

@@ -29,7 +29,6 @@ E = TypeVar("E")
 API = "/api/v1"
 JSON_LINES = "application/x-ndjson"
 TAR = "application/x-tar"
-RETRIED_WITH_KEY = frozenset({"POST", "PATCH", "DELETE"})
 
 # httpx sends these past any proxy of the environment, whatever the client was first connected to.
 LOOPBACK_HOSTS = ("all://127.0.0.1", "all://localhost", "all://[::1]")
@@ -72,14 +71,12 @@ def build(model: type[R], **fields: Any) -> R:
         raise InvalidRequest(message, remedy="Correct the field", field=where) from None
 
 
-def headers(
-    endpoint: Endpoint, method: str, *, accept: str = "application/json", key: str | None = None
-) -> dict[str, str]:
+def headers(endpoint: Endpoint, *, accept: str = "application/json", key: str | None = None) -> dict[str, str]:
     """The headers of one request; ``key`` is the same for every try of one logical call."""
     found = {"Accept": accept}
     if endpoint.token:
         found["Authorization"] = f"Bearer {endpoint.token}"
-    if key is not None and method in RETRIED_WITH_KEY:
+    if key is not None:
         found["Idempotency-Key"] = key
     return found
 
@@ -177,6 +174,11 @@ def unreachable(endpoint: Endpoint, error: httpx.TransportError) -> SandboxError
         remedy="Start it (`jupyter lab`, or `jupyter sandbox serve`), or call connect() again to find or start one",
         url=endpoint.url,
     )
+
+
+def sent_nothing(error: httpx.TransportError) -> bool:
+    """Whether a request failed before anything of it reached a server."""
+    return isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
 
 
 def cut_short(endpoint: Endpoint, what: str) -> ServerUnavailable:

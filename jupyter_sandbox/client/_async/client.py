@@ -102,7 +102,7 @@ class AsyncRuntimes:
             attach_to=attach_to,
             exist_ok=exist_ok,
         )
-        done = await self._connection.call(RuntimeCreateResult, "POST", wire.path("runtimes"), body)
+        done = await self._connection.call(RuntimeCreateResult, "POST", wire.path("runtimes"), body, once=True)
         return AsyncRuntime(self._connection, done.runtime)
 
     async def get(self, ref: str) -> AsyncRuntime:
@@ -171,7 +171,7 @@ class AsyncClient:
         """Capture the runtime of this name or id; it goes on. The arguments are those of ``Runtime.checkpoint``."""
         body = wire.build(SandboxCheckpointRequest, checkpoint=name, pin=pin, metadata=metadata or {}, rebind=rebind)
         path = wire.path("sandboxes", ref, "checkpoint")
-        done = await self._connection.call(RuntimeCheckpointResult, "POST", path, body)
+        done = await self._connection.call(RuntimeCheckpointResult, "POST", path, body, once=True)
         return Checkpoint(done.checkpoint, timings=done.timings, reused=done.reused)
 
     async def checkout(
@@ -214,7 +214,9 @@ class AsyncClient:
             rebind=rebind,
             reseed=reseed,
         )
-        done = await self._connection.call(RuntimeCheckoutResult, "POST", wire.path("runtimes", "checkout"), body)
+        done = await self._connection.call(
+            RuntimeCheckoutResult, "POST", wire.path("runtimes", "checkout"), body, once=True
+        )
         return await self.runtimes.get(done.runtime.runtime_id)
 
     async def fork(
@@ -263,7 +265,7 @@ class AsyncClient:
             CheckpointPinned: Unpin it first.
             CheckpointInUse: A paused runtime resumes from it.
         """
-        done = await self._connection.call(CheckpointDeleteResult, "DELETE", wire.path("checkpoints", ref))
+        done = await self._connection.call(CheckpointDeleteResult, "DELETE", wire.path("checkpoints", ref), once=True)
         return Checkpoint(done.checkpoint)
 
     async def delete_snapshot(self, ref: str) -> RuntimeCheckpointSnapshotDeleteResult:
@@ -271,7 +273,7 @@ class AsyncClient:
         checkpoint_id = await self._checkpoint_id(ref)
         body = wire.build(RuntimeCheckpointSnapshotDeleteRequest, checkpoint_id=checkpoint_id)
         path = wire.path("runtimes", "checkpoint", "delete-snapshot")
-        return await self._connection.call(RuntimeCheckpointSnapshotDeleteResult, "POST", path, body)
+        return await self._connection.call(RuntimeCheckpointSnapshotDeleteResult, "POST", path, body, once=True)
 
     async def pin(self, ref: str, pinned: bool = True) -> Checkpoint:
         """Keep a checkpoint (or, with ``pinned=False``, no longer): delete refuses it, prune leaves it."""
@@ -282,7 +284,7 @@ class AsyncClient:
 
     async def prune(self) -> tuple[str, ...]:
         """Delete every checkpoint that is not pinned and that no paused runtime needs; returns their names (or ids)."""
-        return (await self._connection.call(PruneResult, "POST", wire.path("checkpoints", "prune"))).deleted
+        return (await self._connection.call(PruneResult, "POST", wire.path("checkpoints", "prune"), once=True)).deleted
 
     async def _checkpoint_id(self, ref: str) -> str:
         is_id = re.match(CHECKPOINT_ID_PATTERN, ref)

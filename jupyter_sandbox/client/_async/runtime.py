@@ -256,7 +256,7 @@ class AsyncRuntime:
         """
         body = wire.build(SandboxCheckpointRequest, checkpoint=name, pin=pin, metadata=metadata or {}, rebind=rebind)
         path = wire.path("sandboxes", self.id, "checkpoint")
-        done = await self._connection.call(RuntimeCheckpointResult, "POST", path, body)
+        done = await self._connection.call(RuntimeCheckpointResult, "POST", path, body, once=True)
         self._heard(done.runtime, head=done.checkpoint_id)
         return Checkpoint(done.checkpoint, timings=done.timings, reused=done.reused)
 
@@ -274,20 +274,28 @@ class AsyncRuntime:
     async def pause(self, name: str | None = None, metadata: Metadata | None = None) -> Checkpoint:
         """Checkpoint it and release what it holds on the host; its id stays. Returns what it resumes from."""
         body = wire.build(RuntimePauseRequest, runtime_id=self.id, name=name, metadata=metadata or {})
-        done = await self._connection.call(RuntimePauseResult, "POST", wire.path("runtimes", "pause"), body)
+        done = await self._connection.call(RuntimePauseResult, "POST", wire.path("runtimes", "pause"), body, once=True)
         self._heard(done.runtime, head=done.checkpoint_id)
         return Checkpoint(done.checkpoint, timings=done.timings)
 
     async def resume(self, metadata: Metadata | None = None) -> AsyncRuntime:
         """Bring it back from where it was paused, under the same id. Returns this runtime."""
         body = wire.build(RuntimeResumeRequest, runtime_id=self.id, metadata=metadata)
-        self._heard((await self._connection.call(RuntimeResult, "POST", wire.path("runtimes", "resume"), body)).runtime)
+        self._heard(
+            (
+                await self._connection.call(RuntimeResult, "POST", wire.path("runtimes", "resume"), body, once=True)
+            ).runtime
+        )
         return self
 
     async def close(self, cascade: bool = False) -> AsyncRuntime:
         """End it; its checkpoints and forks stay, unless ``cascade``. Returns this runtime, now closed."""
         body = wire.build(RuntimeCloseRequest, runtime_id=self.id, cascade=cascade)
-        self._heard((await self._connection.call(RuntimeResult, "POST", wire.path("runtimes", "close"), body)).runtime)
+        self._heard(
+            (
+                await self._connection.call(RuntimeResult, "POST", wire.path("runtimes", "close"), body, once=True)
+            ).runtime
+        )
         return self
 
     # Its files; paths are relative to its working directory.
@@ -308,7 +316,7 @@ class AsyncRuntime:
 
     async def remove(self, path: str) -> None:
         """Remove a file or a whole directory."""
-        await self._connection.send("DELETE", wire.file_path(self.id, path))
+        await self._connection.send("DELETE", wire.file_path(self.id, path), once=True)
 
     async def mkdir(self, path: str) -> str:
         """Make a directory and its parents; one that exists is fine. Returns its path."""
@@ -322,7 +330,7 @@ class AsyncRuntime:
     async def temp_path(self, prefix: str = "tmp", suffix: str = "", *, directory: bool = False) -> str:
         """Make a fresh empty file (or directory) and return its path."""
         body = wire.build(TempPathRequest, prefix=prefix, suffix=suffix, directory=directory)
-        return (await self._connection.call(PathResult, "POST", self._path("temp-path"), body)).path
+        return (await self._connection.call(PathResult, "POST", self._path("temp-path"), body, once=True)).path
 
     async def search(
         self, glob: str = "**/*", text: str | None = None, *, path: str = ".", max_results: int = 1000
@@ -364,5 +372,5 @@ async def fork(
 ) -> AsyncRuntime:
     """A new runtime from a runtime or a checkpoint, by name or id; a runtime wins."""
     body = wire.build(SandboxForkRequest, name=name, metadata=metadata, rebind=rebind, reseed=reseed)
-    done = await connection.call(SandboxForkResult, "POST", wire.path("sandboxes", source, "fork"), body)
+    done = await connection.call(SandboxForkResult, "POST", wire.path("sandboxes", source, "fork"), body, once=True)
     return AsyncRuntime(connection, done.runtime)

@@ -102,7 +102,7 @@ class Runtimes:
             attach_to=attach_to,
             exist_ok=exist_ok,
         )
-        done = self._connection.call(RuntimeCreateResult, "POST", wire.path("runtimes"), body)
+        done = self._connection.call(RuntimeCreateResult, "POST", wire.path("runtimes"), body, once=True)
         return Runtime(self._connection, done.runtime)
 
     def get(self, ref: str) -> Runtime:
@@ -169,7 +169,7 @@ class Client:
         """Capture the runtime of this name or id; it goes on. The arguments are those of ``Runtime.checkpoint``."""
         body = wire.build(SandboxCheckpointRequest, checkpoint=name, pin=pin, metadata=metadata or {}, rebind=rebind)
         path = wire.path("sandboxes", ref, "checkpoint")
-        done = self._connection.call(RuntimeCheckpointResult, "POST", path, body)
+        done = self._connection.call(RuntimeCheckpointResult, "POST", path, body, once=True)
         return Checkpoint(done.checkpoint, timings=done.timings, reused=done.reused)
 
     def checkout(
@@ -212,7 +212,7 @@ class Client:
             rebind=rebind,
             reseed=reseed,
         )
-        done = self._connection.call(RuntimeCheckoutResult, "POST", wire.path("runtimes", "checkout"), body)
+        done = self._connection.call(RuntimeCheckoutResult, "POST", wire.path("runtimes", "checkout"), body, once=True)
         return self.runtimes.get(done.runtime.runtime_id)
 
     def fork(
@@ -261,7 +261,7 @@ class Client:
             CheckpointPinned: Unpin it first.
             CheckpointInUse: A paused runtime resumes from it.
         """
-        done = self._connection.call(CheckpointDeleteResult, "DELETE", wire.path("checkpoints", ref))
+        done = self._connection.call(CheckpointDeleteResult, "DELETE", wire.path("checkpoints", ref), once=True)
         return Checkpoint(done.checkpoint)
 
     def delete_snapshot(self, ref: str) -> RuntimeCheckpointSnapshotDeleteResult:
@@ -269,7 +269,7 @@ class Client:
         checkpoint_id = self._checkpoint_id(ref)
         body = wire.build(RuntimeCheckpointSnapshotDeleteRequest, checkpoint_id=checkpoint_id)
         path = wire.path("runtimes", "checkpoint", "delete-snapshot")
-        return self._connection.call(RuntimeCheckpointSnapshotDeleteResult, "POST", path, body)
+        return self._connection.call(RuntimeCheckpointSnapshotDeleteResult, "POST", path, body, once=True)
 
     def pin(self, ref: str, pinned: bool = True) -> Checkpoint:
         """Keep a checkpoint (or, with ``pinned=False``, no longer): delete refuses it, prune leaves it."""
@@ -278,7 +278,7 @@ class Client:
 
     def prune(self) -> tuple[str, ...]:
         """Delete every checkpoint that is not pinned and that no paused runtime needs; returns their names (or ids)."""
-        return (self._connection.call(PruneResult, "POST", wire.path("checkpoints", "prune"))).deleted
+        return (self._connection.call(PruneResult, "POST", wire.path("checkpoints", "prune"), once=True)).deleted
 
     def _checkpoint_id(self, ref: str) -> str:
         is_id = re.match(CHECKPOINT_ID_PATTERN, ref)

@@ -60,14 +60,12 @@ class Connection:
         method: str,
         path: str,
         body: BaseModel | None = None,
+        *,
         params: dict[str, str] | None = None,
+        once: bool = False,
     ) -> R:
-        """One request and its result.
-
-        Raises:
-            SandboxError: What the server answered, `ServerUnavailable` when it did not, `OperationTimeout`.
-        """
-        response = self.send(method, path, content=wire.content(body), params=params)
+        """One request and its result; the arguments and errors are those of `send`."""
+        response = self.send(method, path, content=wire.content(body), params=params, once=once)
         return wire.parse(result, response)
 
     def send(
@@ -78,15 +76,32 @@ class Connection:
         content: bytes | None = None,
         content_type: str = "application/json",
         params: dict[str, str] | None = None,
+        once: bool = False,
     ) -> httpx.Response:
-        """One request and its successful answer, read whole; raises as `call`."""
-        key = wire.new_key()
+        """One request and its successful answer, read whole.
+
+        When the connection breaks it is tried a second time, where the server is then.
+
+        Args:
+            method: In capitals.
+            path: The API's path, from ``/api/v1`` on.
+            content: The body.
+            content_type: What the body is.
+            params: The query.
+            once: It must not be carried out twice. A POST then takes an ``Idempotency-Key`` along, the same for both
+                tries; any other method is tried again only when nothing of it was sent.
+
+        Raises:
+            SandboxError: What the server answered, `ServerUnavailable` when it did not, `OperationTimeout`.
+        """
+        key = wire.new_key() if once and method == "POST" else None
         for last in (False, True):
             request = self._request(method, path, content=content, content_type=content_type, params=params, key=key)
             try:
                 response = self._client().send(request)
             except httpx.TransportError as error:
-                if last or not self._try_again(error):
+                repeatable = key is not None or not once or wire.sent_nothing(error)
+                if last or not repeatable or not self._try_again(error):
                     raise wire.unreachable(self.endpoint, error) from error
                 continue
             if response.status_code == 401 and not last and self._moved():
@@ -160,8 +175,7 @@ class Connection:
             try:
                 response = self._client().send(request, stream=True)
             except httpx.TransportError as error:
-                sent_nothing = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-                if last or not sent_nothing or not self._moved():
+                if last or not wire.sent_nothing(error) or not self._moved():
                     raise wire.unreachable(self.endpoint, error) from error
                 continue
             if response.is_success:
@@ -188,7 +202,7 @@ class Connection:
         accept: str = "application/json",
         stream: bool = False,
     ) -> httpx.Request:
-        headers = wire.headers(self.endpoint, method, accept=accept, key=key)
+        headers = wire.headers(self.endpoint, accept=accept, key=key)
         if content is not None:
             headers["Content-Type"] = content_type
         extra: dict[str, Any] = {"timeout": httpx.Timeout(None, connect=10.0)} if stream else {}
@@ -202,7 +216,7 @@ class Connection:
             return False
         if self._moved():
             return True
-        return not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+        return not wire.sent_nothing(error)
 
     def _moved(self) -> bool:
         """Go where the server is now, if it is known to be elsewhere (or to take another token)."""

@@ -257,7 +257,7 @@ class Runtime:
         """
         body = wire.build(SandboxCheckpointRequest, checkpoint=name, pin=pin, metadata=metadata or {}, rebind=rebind)
         path = wire.path("sandboxes", self.id, "checkpoint")
-        done = self._connection.call(RuntimeCheckpointResult, "POST", path, body)
+        done = self._connection.call(RuntimeCheckpointResult, "POST", path, body, once=True)
         self._heard(done.runtime, head=done.checkpoint_id)
         return Checkpoint(done.checkpoint, timings=done.timings, reused=done.reused)
 
@@ -275,20 +275,24 @@ class Runtime:
     def pause(self, name: str | None = None, metadata: Metadata | None = None) -> Checkpoint:
         """Checkpoint it and release what it holds on the host; its id stays. Returns what it resumes from."""
         body = wire.build(RuntimePauseRequest, runtime_id=self.id, name=name, metadata=metadata or {})
-        done = self._connection.call(RuntimePauseResult, "POST", wire.path("runtimes", "pause"), body)
+        done = self._connection.call(RuntimePauseResult, "POST", wire.path("runtimes", "pause"), body, once=True)
         self._heard(done.runtime, head=done.checkpoint_id)
         return Checkpoint(done.checkpoint, timings=done.timings)
 
     def resume(self, metadata: Metadata | None = None) -> Runtime:
         """Bring it back from where it was paused, under the same id. Returns this runtime."""
         body = wire.build(RuntimeResumeRequest, runtime_id=self.id, metadata=metadata)
-        self._heard((self._connection.call(RuntimeResult, "POST", wire.path("runtimes", "resume"), body)).runtime)
+        self._heard(
+            (self._connection.call(RuntimeResult, "POST", wire.path("runtimes", "resume"), body, once=True)).runtime
+        )
         return self
 
     def close(self, cascade: bool = False) -> Runtime:
         """End it; its checkpoints and forks stay, unless ``cascade``. Returns this runtime, now closed."""
         body = wire.build(RuntimeCloseRequest, runtime_id=self.id, cascade=cascade)
-        self._heard((self._connection.call(RuntimeResult, "POST", wire.path("runtimes", "close"), body)).runtime)
+        self._heard(
+            (self._connection.call(RuntimeResult, "POST", wire.path("runtimes", "close"), body, once=True)).runtime
+        )
         return self
 
     # Its files; paths are relative to its working directory.
@@ -309,7 +313,7 @@ class Runtime:
 
     def remove(self, path: str) -> None:
         """Remove a file or a whole directory."""
-        self._connection.send("DELETE", wire.file_path(self.id, path))
+        self._connection.send("DELETE", wire.file_path(self.id, path), once=True)
 
     def mkdir(self, path: str) -> str:
         """Make a directory and its parents; one that exists is fine. Returns its path."""
@@ -323,7 +327,7 @@ class Runtime:
     def temp_path(self, prefix: str = "tmp", suffix: str = "", *, directory: bool = False) -> str:
         """Make a fresh empty file (or directory) and return its path."""
         body = wire.build(TempPathRequest, prefix=prefix, suffix=suffix, directory=directory)
-        return (self._connection.call(PathResult, "POST", self._path("temp-path"), body)).path
+        return (self._connection.call(PathResult, "POST", self._path("temp-path"), body, once=True)).path
 
     def search(
         self, glob: str = "**/*", text: str | None = None, *, path: str = ".", max_results: int = 1000
@@ -365,5 +369,5 @@ def fork(
 ) -> Runtime:
     """A new runtime from a runtime or a checkpoint, by name or id; a runtime wins."""
     body = wire.build(SandboxForkRequest, name=name, metadata=metadata, rebind=rebind, reseed=reseed)
-    done = connection.call(SandboxForkResult, "POST", wire.path("sandboxes", source, "fork"), body)
+    done = connection.call(SandboxForkResult, "POST", wire.path("sandboxes", source, "fork"), body, once=True)
     return Runtime(connection, done.runtime)
