@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from IPython.core.error import UsageError
 
 from jupyter_sandbox.client import Client, Runtime, connect
 from jupyter_sandbox.errors import ServerUnavailable
+
+_TRUSTED_S = 1.0  # one magic asks for the client several times; it need not see each time whether the server is there
 
 
 class Desk:
@@ -23,18 +26,20 @@ class Desk:
     def __init__(self, connect: Callable[[], Client] = connect) -> None:
         self._connect = connect
         self._client: Client | None = None
+        self._heard_at = 0.0
         self._current_id: str | None = None
 
     @property
     def client(self) -> Client:
         """The connection, made when it is first needed."""
-        if self._client is not None:
+        if self._client is not None and time.monotonic() - self._heard_at > _TRUSTED_S:
             try:
                 self._client.health()
             except ServerUnavailable:
                 self.disconnect()
         if self._client is None:
             self._client = self._connect()
+        self._heard_at = time.monotonic()
         return self._client
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -123,7 +124,7 @@ class SandboxMagics(Magics):
         if not words:
             return self._current()
         if words[0] in {"-h", "--help"}:
-            raise arguments.HelpRequested(type(self).sandbox.__doc__)
+            raise arguments.HelpRequested(inspect.getdoc(vars(SandboxMagics)["sandbox"]))
         if words[0] not in self.verbs:
             raise UsageError(f"%sandbox has no verb {words[0]!r}: it has {', '.join(self.verbs)}")
         return self.verbs[words[0]]("".join(words[1:]))
