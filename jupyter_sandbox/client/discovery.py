@@ -111,17 +111,20 @@ def private(store: Path) -> Endpoint:
     return Endpoint(found.url, found.token, Origin.private, store)
 
 
-def successor(endpoint: Endpoint) -> Endpoint | None:
-    """Where the server went that no longer answers at ``endpoint``: None when nobody knows. Blocks.
+def successor(endpoint: Endpoint, *, gone: bool) -> Endpoint | None:
+    """Where the server went that was at ``endpoint``: None when nobody knows. Blocks.
 
-    A private server that ended because nothing lived in it is started again.
+    Args:
+        endpoint: Where it was.
+        gone: Nothing answers there (otherwise: something that does not take the token). A private server, which ends
+            when nothing lives in it, is then started again.
     """
     if endpoint.store is None:
         return None
     now = from_store(endpoint.store)
     if now is not None and (now.url, now.token) != (endpoint.url, endpoint.token) and answers(now):
         return Endpoint(now.url, now.token, endpoint.origin, endpoint.store)
-    if endpoint.origin is Origin.private and not answers(endpoint):
+    if gone and endpoint.origin is Origin.private and not answers(endpoint):
         return private(endpoint.store)
     return None
 

@@ -37,6 +37,10 @@ class Endpoint:
     origin: Origin = Origin.explicit
     store: Path | None = None
 
+    def __post_init__(self) -> None:
+        if not (self.token.isascii() and self.token.isprintable()):
+            raise InvalidRequest("The token holds characters that no token has", remedy="Copy it again", field="token")
+
     @property
     def loopback(self) -> bool:
         """Whether requests stay on this machine, so that no proxy may see them."""
@@ -58,11 +62,16 @@ def parse_url(url: str) -> tuple[str, str | None]:
     Raises:
         InvalidRequest: It is not an http or https URL.
     """
-    parts = urlsplit(url.strip())
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise InvalidRequest(
-            f"{url!r} is not the URL of a server", remedy="Give one like http://127.0.0.1:8888", field="url"
-        )
+    wrong = InvalidRequest(
+        f"{url!r} is not the URL of a server", remedy="Give one like http://127.0.0.1:8888", field="url"
+    )
+    try:
+        parts = urlsplit(url.strip())
+        whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is no number
+        raise wrong from None
+    if not whole:
+        raise wrong
     token = parse_qs(parts.query).get("token", [None])[0]
     base = urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")).rstrip("/")
     # A server that listens on every interface says so in its URL; that is an address to bind, not one to call.

@@ -35,7 +35,13 @@ LOOPBACK_HOSTS = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 
 
 def path(*segments: str) -> str:
-    """An API path; each segment is quoted whole, so that a name can never reach another route."""
+    """An API path; each segment is quoted whole, so that a name can never reach another route.
+
+    Raises:
+        InvalidRequest: A segment is empty: somebody's name or id is.
+    """
+    if not all(segments):
+        raise InvalidRequest("A name or id is empty", remedy="Name a runtime or a checkpoint")
     return "/".join((API, *(_quote(part) for part in segments)))
 
 

@@ -103,7 +103,7 @@ class AsyncRuntimes:
             exist_ok=exist_ok,
         )
         done = await self._connection.call(RuntimeCreateResult, "POST", wire.path("runtimes"), body, once=True)
-        return AsyncRuntime(self._connection, done.runtime)
+        return AsyncRuntime(self._connection, done.runtime, created=done.created, timings=done.timings)
 
     async def get(self, ref: str) -> AsyncRuntime:
         """The runtime of this name or id.
@@ -217,7 +217,9 @@ class AsyncClient:
         done = await self._connection.call(
             RuntimeCheckoutResult, "POST", wire.path("runtimes", "checkout"), body, once=True
         )
-        return await self.runtimes.get(done.runtime.runtime_id)
+        path = wire.path("runtimes", done.runtime.runtime_id)
+        record = await self._connection.call(RuntimeSummary, "GET", path)
+        return AsyncRuntime(self._connection, record, created=True, timings=done.timings)
 
     async def fork(
         self,

@@ -38,7 +38,7 @@ class AsyncConnection:
 
     def _client(self) -> httpx.AsyncClient:
         if self._http is None or self._pid != os.getpid():
-            # After a fork (a runtime may hold a client) the parent's sockets are the parent's: never write to them.
+            # A runtime may hold a client, and be forked: the sockets are then the parent's, never to be written to.
             self._pid = os.getpid()
             self._http = httpx.AsyncClient(
                 timeout=self._timeout,
@@ -104,7 +104,7 @@ class AsyncConnection:
                 if last or not repeatable or not await self._try_again(error):
                     raise wire.unreachable(self.endpoint, error) from error
                 continue
-            if response.status_code == 401 and not last and await self._moved():
+            if response.status_code == 401 and not last and await self._moved(gone=False):
                 continue
             break
         wire.check(self.endpoint, response)
@@ -175,7 +175,7 @@ class AsyncConnection:
             try:
                 response = await self._client().send(request, stream=True)
             except httpx.TransportError as error:
-                if last or not wire.sent_nothing(error) or not await self._moved():
+                if last or not wire.sent_nothing(error) or not await self._moved(gone=True):
                     raise wire.unreachable(self.endpoint, error) from error
                 continue
             if response.is_success:
@@ -184,7 +184,7 @@ class AsyncConnection:
                 await response.aread()
             finally:
                 await response.aclose()
-            if response.status_code == 401 and not last and await self._moved():
+            if response.status_code == 401 and not last and await self._moved(gone=False):
                 continue
             break
         wire.check(self.endpoint, response)
@@ -214,13 +214,13 @@ class AsyncConnection:
         """Whether a second try makes sense: the server moved, or only an idle connection was dropped."""
         if isinstance(error, (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout)):
             return False
-        if await self._moved():
+        if await self._moved(gone=True):
             return True
         return not wire.sent_nothing(error)
 
-    async def _moved(self) -> bool:
+    async def _moved(self, *, gone: bool) -> bool:
         """Go where the server is now, if it is known to be elsewhere (or to take another token)."""
-        successor = await asyncio.to_thread(discovery.successor, self.endpoint)
+        successor = await asyncio.to_thread(discovery.successor, self.endpoint, gone=gone)
         if successor is None:
             return False
         self.endpoint = successor

@@ -44,6 +44,7 @@ from jupyter_sandbox.models import (
     SearchRequest,
     SearchResult,
     TempPathRequest,
+    Timings,
 )
 
 
@@ -52,11 +53,22 @@ class AsyncRuntime:
 
     Attributes:
         record: What the server last said about it; `refresh` asks again.
+        created: Whether the call that returned this object made the runtime.
+        timings: What making it cost, in parts; None when it was looked up.
     """
 
-    def __init__(self, connection: AsyncConnection, record: RuntimeSummary) -> None:
+    def __init__(
+        self,
+        connection: AsyncConnection,
+        record: RuntimeSummary,
+        *,
+        created: bool = False,
+        timings: Timings | None = None,
+    ) -> None:
         self._connection = connection
         self.record = record
+        self.created = created
+        self.timings = timings
 
     @property
     def id(self) -> str:
@@ -373,4 +385,4 @@ async def fork(
     """A new runtime from a runtime or a checkpoint, by name or id; a runtime wins."""
     body = wire.build(SandboxForkRequest, name=name, metadata=metadata, rebind=rebind, reseed=reseed)
     done = await connection.call(SandboxForkResult, "POST", wire.path("sandboxes", source, "fork"), body, once=True)
-    return AsyncRuntime(connection, done.runtime)
+    return AsyncRuntime(connection, done.runtime, created=True, timings=done.timings)

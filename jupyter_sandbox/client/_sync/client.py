@@ -103,7 +103,7 @@ class Runtimes:
             exist_ok=exist_ok,
         )
         done = self._connection.call(RuntimeCreateResult, "POST", wire.path("runtimes"), body, once=True)
-        return Runtime(self._connection, done.runtime)
+        return Runtime(self._connection, done.runtime, created=done.created, timings=done.timings)
 
     def get(self, ref: str) -> Runtime:
         """The runtime of this name or id.
@@ -213,7 +213,9 @@ class Client:
             reseed=reseed,
         )
         done = self._connection.call(RuntimeCheckoutResult, "POST", wire.path("runtimes", "checkout"), body, once=True)
-        return self.runtimes.get(done.runtime.runtime_id)
+        path = wire.path("runtimes", done.runtime.runtime_id)
+        record = self._connection.call(RuntimeSummary, "GET", path)
+        return Runtime(self._connection, record, created=True, timings=done.timings)
 
     def fork(
         self,

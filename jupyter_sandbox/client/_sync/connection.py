@@ -38,7 +38,7 @@ class Connection:
 
     def _client(self) -> httpx.Client:
         if self._http is None or self._pid != os.getpid():
-            # After a fork (a runtime may hold a client) the parent's sockets are the parent's: never write to them.
+            # A runtime may hold a client, and be forked: the sockets are then the parent's, never to be written to.
             self._pid = os.getpid()
             self._http = httpx.Client(
                 timeout=self._timeout,
@@ -104,7 +104,7 @@ class Connection:
                 if last or not repeatable or not self._try_again(error):
                     raise wire.unreachable(self.endpoint, error) from error
                 continue
-            if response.status_code == 401 and not last and self._moved():
+            if response.status_code == 401 and not last and self._moved(gone=False):
                 continue
             break
         wire.check(self.endpoint, response)
@@ -175,7 +175,7 @@ class Connection:
             try:
                 response = self._client().send(request, stream=True)
             except httpx.TransportError as error:
-                if last or not wire.sent_nothing(error) or not self._moved():
+                if last or not wire.sent_nothing(error) or not self._moved(gone=True):
                     raise wire.unreachable(self.endpoint, error) from error
                 continue
             if response.is_success:
@@ -184,7 +184,7 @@ class Connection:
                 response.read()
             finally:
                 response.close()
-            if response.status_code == 401 and not last and self._moved():
+            if response.status_code == 401 and not last and self._moved(gone=False):
                 continue
             break
         wire.check(self.endpoint, response)
@@ -214,13 +214,13 @@ class Connection:
         """Whether a second try makes sense: the server moved, or only an idle connection was dropped."""
         if isinstance(error, (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout)):
             return False
-        if self._moved():
+        if self._moved(gone=True):
             return True
         return not wire.sent_nothing(error)
 
-    def _moved(self) -> bool:
+    def _moved(self, *, gone: bool) -> bool:
         """Go where the server is now, if it is known to be elsewhere (or to take another token)."""
-        successor = discovery.successor(self.endpoint)
+        successor = discovery.successor(self.endpoint, gone=gone)
         if successor is None:
             return False
         self.endpoint = successor
