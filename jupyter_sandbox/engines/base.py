@@ -11,7 +11,7 @@ What an engine cannot do is said by its `Capabilities`; the control plane reads 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -76,7 +76,7 @@ class Backend(ABC):
     cwd: str
 
     @abstractmethod
-    def run_cell(self, request: CellRequest) -> AsyncIterator[CellEvent]:
+    def run_cell(self, request: CellRequest) -> AsyncGenerator[CellEvent, None]:
         """Run code where the state is; yields `CellOutput` as it comes and one `CellDone` last. One at a time."""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class Backend(ABC):
         """Completions at a cursor; runs in the state's process, so it waits for a running cell."""
 
     @abstractmethod
-    def exec(self, request: ExecRequest) -> AsyncIterator[ExecEvent]:
+    def exec(self, request: ExecRequest) -> AsyncGenerator[ExecEvent, None]:
         """Run a command beside the cells; yields `ExecOutput` as it comes and one `ExecDone` last.
 
         The command's process group ends on timeout and when the iterator is closed early.
@@ -123,7 +123,7 @@ class Backend(ABC):
         """Files by glob, and lines by regular expression."""
 
     @abstractmethod
-    def export(self, request: ExportRequest) -> AsyncIterator[bytes]:
+    def export(self, request: ExportRequest) -> AsyncGenerator[bytes, None]:
         """An uncompressed tar of a file or directory, in pieces."""
 
     @abstractmethod
