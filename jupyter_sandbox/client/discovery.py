@@ -88,7 +88,7 @@ def from_kernel_parent(store: Path) -> Endpoint | None:
         return None
     try:
         info = json.loads((Path(jupyter_runtime_dir()) / f"jpserver-{parent}.json").read_bytes())
-        base, _ = parse_url(info["url"])
+        base, _ = parse_url(str(info["url"]))
         return Endpoint(base, str(info.get("token") or ""), Origin.kernel, store)
     except (OSError, ValueError, KeyError, TypeError):
         return None  # no such file, or one that is not (or not yet) whole: this kernel's parent is no Jupyter server

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jupyter_sandbox.errors import ServerUnavailable
-from jupyter_sandbox.rendezvous import TOKEN_ENV, URL_ENV
+from jupyter_sandbox.rendezvous import STORE_ENV, TOKEN_ENV, URL_ENV
 
 T = TypeVar("T")
 
@@ -26,7 +26,19 @@ POLL_S = 0.05
 _NOT_INHERITED = (URL_ENV, TOKEN_ENV, "JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND")
 
 
-def start_private_server(store: Path, up: Callable[[], T | None], *, timeout: float = START_TIMEOUT_S) -> T:
+def serve_command(store: Path) -> list[str]:
+    """The command line of a private server."""
+    # -P: a file of the user's that happens to be called json.py must not take the place of a module.
+    return [sys.executable, "-P", "-m", "jupyter_sandbox", "serve", "--private", "--store", str(store)]
+
+
+def start_private_server(
+    store: Path,
+    up: Callable[[], T | None],
+    *,
+    timeout: float = START_TIMEOUT_S,
+    command: Callable[[Path], list[str]] = serve_command,
+) -> T:
     """Start a private server for a store and wait until it (or a faster one) is up. Blocks.
 
     When two clients start one at once, the store's lock decides; the other server exits with 0, and its client finds
@@ -36,6 +48,7 @@ def start_private_server(store: Path, up: Callable[[], T | None], *, timeout: fl
         store: The store's directory.
         up: Looks for the server; None while there is none.
         timeout: Seconds to wait.
+        command: Makes the server's command line.
 
     Returns:
         What ``up`` found.
@@ -44,7 +57,13 @@ def start_private_server(store: Path, up: Callable[[], T | None], *, timeout: fl
         ServerUnavailable: It ended or did not come up in time; the message holds the end of its log.
     """
     log = store / LOG_NAME
-    process, offset = _start(store, log)
+    try:
+        process, offset = _start(command(store), store, log)
+    except OSError as error:
+        raise ServerUnavailable(
+            f"A private server cannot be started in {store}: {error}",
+            remedy=f"Make that directory writable, or set {STORE_ENV} to another one",
+        ) from error
     deadline = time.monotonic() + timeout
     try:
         while True:
@@ -66,7 +85,7 @@ def start_private_server(store: Path, up: Callable[[], T | None], *, timeout: fl
             del process
 
 
-def _start(store: Path, log: Path) -> tuple[subprocess.Popen[bytes], int]:
+def _start(command: list[str], store: Path, log: Path) -> tuple[subprocess.Popen[bytes], int]:
     store.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     if log.exists() and log.stat().st_size > LOG_LIMIT:
@@ -74,9 +93,8 @@ def _start(store: Path, log: Path) -> tuple[subprocess.Popen[bytes], int]:
     descriptor = os.open(log, flags, 0o600)
     try:
         offset = os.fstat(descriptor).st_size
-        # -P: a file of the user's that happens to be called json.py must not take the place of a module.
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "jupyter_sandbox", "serve", "--private", "--store", str(store)],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,

@@ -96,20 +96,24 @@ def tree_text(roots: Sequence[T], children: Callable[[T], Sequence[T]], label: C
     return "\n".join(lines)
 
 
+class _EndOfList:
+    """Marks where a node's children end, on `tree_html`'s stack."""
+
+
 def tree_html(roots: Sequence[T], children: Callable[[T], Sequence[T]], label: Callable[[T], str]) -> str:
     """A forest as nested lists."""
     parts = ["<ul>"]
-    stack: list[T | str] = list(reversed(roots))
+    stack: list[T | _EndOfList] = list(reversed(roots))
     while stack:
         node = stack.pop()
-        if isinstance(node, str):
-            parts.append(node)
+        if isinstance(node, _EndOfList):
+            parts.append("</ul></li>")
             continue
         parts.append(f"<li>{escape(label(node))}")
         kids = children(node)
         if kids:
             parts.append("<ul>")
-            stack.append("</ul></li>")
+            stack.append(_EndOfList())
             stack.extend(reversed(kids))
         else:
             parts.append("</li>")
