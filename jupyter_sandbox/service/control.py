@@ -212,7 +212,7 @@ class ControlPlane:
 
     async def complete(self, ref: str, request: CompleteRequest) -> CompleteResult:
         """Completions at a cursor."""
-        return await self._core.tasks.shielded(self._operate.complete(ref, request))
+        return await self._core.tasks.detached(self._operate.complete(ref, request))
 
     def exec(self, ref: str, request: ExecRequest) -> AsyncIterator[ExecEvent]:
         """Run a command beside the cells; `ExecDone` comes last."""

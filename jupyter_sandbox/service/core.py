@@ -46,9 +46,10 @@ class Core:
 
     async def _died(self, binding: Binding, reason: str) -> None:
         """A backend ended by itself: what was bound to it is failed."""
+        bound = tuple(binding.sessions)
 
         def mark(connection: sa.Connection) -> None:
-            for session_id in binding.sessions:
+            for session_id in bound:
                 there = sessions.get(connection, session_id)
                 # a pause or close that was quicker has let it go already
                 if there is not None and there.backend_instance == binding.backend.backend_id:

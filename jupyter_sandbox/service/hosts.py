@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from jupyter_sandbox.engines.base import Engine
-from jupyter_sandbox.errors import EngineNotFound, Forbidden, SandboxError
+from jupyter_sandbox.errors import EngineNotFound, Forbidden, ProviderError, SandboxError
 from jupyter_sandbox.models import Capabilities, EngineInfo, Isolation
 from jupyter_sandbox.service.config import ServiceConfig
 
@@ -78,8 +78,13 @@ class Hosts:
             if name not in self._started:
                 state_dir = self._config.store_dir / "engines" / name
                 state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-                await engine.start(state_dir)
-                await self._reconcile(name, engine)
+                try:
+                    await engine.start(state_dir)
+                    await self._reconcile(name, engine)
+                except SandboxError:
+                    raise
+                except Exception as error:
+                    raise ProviderError(f"Engine {name} did not start: {type(error).__name__}: {error}") from error
                 self._started.add(name)
         return engine
 

@@ -6,7 +6,10 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from typing import TypeVar, cast
+
+import sqlalchemy as sa
 
 from jupyter_sandbox.engines.base import Backend
 from jupyter_sandbox.errors import ProviderError, RuntimeFailed, SandboxError
@@ -31,6 +34,7 @@ from jupyter_sandbox.models import (
     SessionRecord,
     TempPathRequest,
 )
+from jupyter_sandbox.service import names
 from jupyter_sandbox.service.core import Core
 from jupyter_sandbox.service.locks import Gate
 from jupyter_sandbox.service.operations import Operation
@@ -60,6 +64,8 @@ class Operate:
         done: CellEvent | None = None
         timed_out = asyncio.Event()
         async with self._core.operation("cell") as op, self._used(op, ref, Gate.cell) as backend:
+            if stream.abandoned.is_set():
+                return  # who asked went away while it was queued
             limit = asyncio.create_task(self._limit(backend, request.timeout_s, stream, timed_out))
             try:
                 with op.in_engine():
@@ -84,13 +90,16 @@ class Operate:
                 await stream.abandoned.wait()
         except TimeoutError:
             timed_out.set()
-        try:
-            await backend.interrupt()
-        except SandboxError as error:  # the backend is gone: the cell's own stream says so
-            log.debug("A cell could not be interrupted: %s", error)
-            return
         grace_s = self._core.config.interrupt_grace_s
-        await asyncio.sleep(grace_s)
+        while True:
+            try:
+                await backend.interrupt()
+            except SandboxError as error:  # the backend is gone: the cell's own stream says so
+                log.debug("A cell could not be interrupted: %s", error)
+                return
+            await asyncio.sleep(grace_s)
+            if not stream.abandoned.is_set():
+                break  # else nobody reads a verdict, and code that caught one interrupt gets the next
         why = f"It did not stop within {grace_s:g} s of the interrupt and still runs; close the runtime to end it"
         verdict = CellError(ename="TimeoutError", evalue=why)
         await stream.end(CellDone(status="aborted", error=verdict, timed_out=True))
@@ -206,10 +215,13 @@ class Operate:
             async with op.waiting(turn(gate, op.word, op.id)):
                 if core.gates.of(session.session_id) is not gate:
                     continue  # it left the backend whose order this was
-                session = await core.session(session.session_id)
-                core.admit_row(session, Event.start)
+                await op.intend(
+                    partial(self._still, session_id=session.session_id),
+                    engine=session.settings.engine,
+                    durable=False,
+                    runtime_id=session.session_id,
+                )
                 binding = core.backends.of(session.session_id)
-                await op.intend(engine=session.settings.engine, durable=False, runtime_id=session.session_id)
                 binding.dirty.bump()
                 try:
                     yield binding.backend
@@ -218,6 +230,10 @@ class Operate:
                 finally:
                     binding.dirty.bump()  # a snapshot that began meanwhile may not hold what this did
                 return
+
+    def _still(self, connection: sa.Connection, session_id: str) -> None:
+        """Its turn has come: does it still fit?"""
+        self._core.admit_row(names.runtime(connection, session_id), Event.start)
 
     async def _explained(self, session: SessionRecord, error: RuntimeFailed) -> RuntimeFailed:
         """The error, or that the runtime was closed, which is why its backend is gone."""

@@ -5,6 +5,7 @@ What an operation did before it failed is taken back by the steps that it pushed
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from jupyter_sandbox.errors import SandboxError
+from jupyter_sandbox.errors import ProviderError, SandboxError, StorageFull
 from jupyter_sandbox.models import Timings, new_id, now_ms
 from jupyter_sandbox.store import operations as rows
 from jupyter_sandbox.store.database import Store
@@ -67,10 +68,14 @@ class Operation:
 
     @contextmanager
     def in_engine(self) -> Iterator[None]:
-        """The time in here is the engine's."""
+        """The time in here is the engine's; what it raises becomes an error of ours."""
         began = time.perf_counter()
         try:
             yield
+        except SandboxError:
+            raise
+        except Exception as error:
+            raise _from_engine(self.engine, error) from error
         finally:
             self._engine += time.perf_counter() - began
 
@@ -152,6 +157,12 @@ class Operation:
         if self.intended:
             timings, state_bytes, body = self.timings(), self.state_bytes, _body(error)
             await self._store.run(lambda c: rows.finish(c, self.id, timings, state_bytes, body))
+
+
+def _from_engine(engine: str, error: Exception) -> SandboxError:
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageFull(f"Engine {engine} found no room left: {error}", remedy="Free some space")
+    return ProviderError(f"Engine {engine} failed: {type(error).__name__}: {error}", remedy="Try again")
 
 
 def _body(error: BaseException | None) -> dict[str, Any] | None:

@@ -28,10 +28,14 @@ _GONE = "Its process ended while no server ran"
 
 def rows(connection: sa.Connection) -> None:
     """Settle what an earlier process left open: what it had not committed never happened."""
+    checkpoints.remove_unfinished(connection)
+    for checkpoint_id in operations.half_forked(connection):
+        stored = checkpoints.get(connection, checkpoint_id)
+        if stored is not None and stored.deleted_at_ms is None:
+            checkpoints.bury(connection, stored)
     failed = operations.settle_unfinished(connection)
     if failed:
         log.warning("%d operations had not ended when the server did", failed)
-    checkpoints.remove_unfinished(connection)
     names.free_orphans(connection)
     operations.trim(connection)
     idempotency.trim(connection)

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import sqlalchemy as sa
 
-from jupyter_sandbox.errors import Conflict, IdempotencyMismatch, SandboxError, from_dict
+from jupyter_sandbox.errors import Conflict, IdempotencyMismatch, SandboxError, ServerUnavailable, from_dict
 from jupyter_sandbox.models import Record
 from jupyter_sandbox.service.operations import idempotency_key
 from jupyter_sandbox.store import idempotency as rows
@@ -51,6 +51,9 @@ class Replay:
         token = idempotency_key.set(key)
         try:
             result = (await call()).model_dump(mode="json")
+        except ServerUnavailable:
+            await self._store.run(lambda c: rows.forget(c, key), durable=True)  # it never began: a retry may
+            raise
         except SandboxError as error:
             body, status = error.to_dict(), error.http_status
             await self._store.run(lambda c: rows.finish(c, key, error=body, http_status=status), durable=True)

@@ -184,15 +184,15 @@ class Runtimes:
         core = self._core
         async with core.operation("close") as op:
             if request.cascade:
-                for child in await core.store.run(lambda c: sessions.children(c, request.runtime_id)):
-                    await self._close_below(child.session_id)
+                for below in await core.store.run(lambda c: sessions.descendants(c, request.runtime_id)):
+                    await self._close_below(below)
             session = await self._close(op, request.runtime_id)
             timings = op.timings()
         return RuntimeResult(runtime=core.public(session), timings=timings)
 
     async def _close_below(self, session_id: str) -> None:
-        """Close a child, what is below it, and delete their unpinned checkpoints."""
-        await self.close(RuntimeCloseRequest(runtime_id=session_id, cascade=True))
+        """Close a descendant and delete its checkpoints, except those that are kept."""
+        await self.close(RuntimeCloseRequest(runtime_id=session_id))
         for stored in await self._core.store.run(lambda c: checkpoint_rows.of_runtime(c, session_id)):
             try:
                 await self._checkpoints.delete(stored.record.checkpoint_id)

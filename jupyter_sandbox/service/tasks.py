@@ -27,6 +27,16 @@ class Tasks:
         task = self._start(work, self._shielded)
         return await asyncio.shield(task)
 
+    async def detached(self, work: Coroutine[Any, Any, T]) -> T:
+        """As `shielded`, for what may wait for user code: it is cancelled when the control plane closes."""
+        task = self.spawn(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise ServerUnavailable("The server closed while this ran", remedy="Start it again") from None
+            raise
+
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run ``work`` beside the caller until it ends or the control plane closes."""
         return self._start(work, self._spawned)
@@ -53,9 +63,11 @@ class Tasks:
 
 
 def _looked_at(task: asyncio.Task[Any]) -> None:
-    """A failure that the caller did not wait for is not lost: ours was written to its row, others are logged."""
+    """A failure whose caller has gone is not lost: an operation wrote it to its row, and it is logged."""
     if task.cancelled():
         return
     error = task.exception()
-    if error is not None and not isinstance(error, SandboxError):
+    if isinstance(error, SandboxError):
+        log.debug("A task ended: %s", error)
+    elif error is not None:
         log.error("A task of the control plane failed", exc_info=error)

@@ -14,6 +14,7 @@ from jupyter_sandbox.models import (
     SessionRecord,
     now_ms,
 )
+from jupyter_sandbox.store import statements
 from jupyter_sandbox.store.schema import checkpoints, names, sessions
 
 
@@ -32,6 +33,16 @@ class StoredCheckpoint(Record):
     deleted_at_ms: int | None = None
 
 
+_FORKS = (
+    sa.select(sa.func.count())
+    .where(
+        sessions.c.parent_checkpoint_id == checkpoints.c.checkpoint_id,
+        sessions.c.status != SessionLifecycleStatus.closed.value,
+    )
+    .scalar_subquery()
+)
+_ALL = sa.select(checkpoints, _FORKS.label("forks"))
+_BY_ID = _ALL.where(checkpoints.c.checkpoint_id == sa.bindparam(statements.KEY))
 _HELD_BY_RECORD = {"engine", "image", "forks"}  # they come from the session snapshot, or are counted
 
 
@@ -39,13 +50,13 @@ def insert(connection: sa.Connection, stored: StoredCheckpoint) -> None:
     """Add a checkpoint."""
     values = stored.record.model_dump(mode="json", exclude=_HELD_BY_RECORD)
     values |= {"session": stored.session.model_dump(mode="json"), "snapshot_id": stored.snapshot_id}
-    connection.execute(checkpoints.insert().values(values))
+    statements.insert(connection, checkpoints, values)
 
 
 def get(connection: sa.Connection, checkpoint_id: str) -> StoredCheckpoint | None:
     """The checkpoint of that id; of a deleted one a tombstone."""
-    found = _select(connection, checkpoints.c.checkpoint_id == checkpoint_id)
-    return found[0] if found else None
+    row = connection.execute(_BY_ID, {statements.KEY: checkpoint_id}).mappings().one_or_none()
+    return _stored(dict(row)) if row else None
 
 
 def every(connection: sa.Connection) -> list[StoredCheckpoint]:
@@ -70,16 +81,7 @@ def parents(connection: sa.Connection) -> dict[str, str | None]:
 
 
 def _select(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[StoredCheckpoint]:
-    forks = (
-        sa.select(sa.func.count())
-        .where(
-            sessions.c.parent_checkpoint_id == checkpoints.c.checkpoint_id,
-            sessions.c.status != SessionLifecycleStatus.closed,
-        )
-        .scalar_subquery()
-    )
-    query = sa.select(checkpoints, forks.label("forks")).where(*conditions)
-    query = query.order_by(checkpoints.c.created_at_ms, sa.literal_column("checkpoints.rowid"))
+    query = _ALL.where(*conditions).order_by(checkpoints.c.created_at_ms, sa.literal_column("checkpoints.rowid"))
     return [_stored(dict(row)) for row in connection.execute(query).mappings()]
 
 
@@ -93,7 +95,7 @@ def _stored(row: dict[str, Any]) -> StoredCheckpoint:
 
 def update(connection: sa.Connection, checkpoint_id: str, **changes: Any) -> StoredCheckpoint:
     """Change columns of a checkpoint (JSON values) and return it as it is now."""
-    connection.execute(checkpoints.update().where(checkpoints.c.checkpoint_id == checkpoint_id).values(changes))
+    statements.update(connection, checkpoints, checkpoint_id, changes)
     stored = get(connection, checkpoint_id)
     if stored is None:
         raise LookupError(checkpoint_id)

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import sqlalchemy as sa
 
 from jupyter_sandbox.errors import NameTaken
+from jupyter_sandbox.store import statements
 from jupyter_sandbox.store.schema import checkpoints, names, sessions
 
 Kind = Literal["runtime", "checkpoint"]
@@ -21,7 +22,7 @@ class Holder(NamedTuple):
 
 def holder(connection: sa.Connection, name: str) -> Holder | None:
     """Who holds ``name``; a runtime that is being made holds its name before its row exists."""
-    row = connection.execute(sa.select(names.c.kind, names.c.holder).where(names.c.name == name)).one_or_none()
+    row = connection.execute(statements.by_key(names), {statements.KEY: name}).one_or_none()
     return Holder(row.kind, row.holder) if row else None
 
 
@@ -38,7 +39,7 @@ def take(connection: sa.Connection, name: str | None, kind: Kind, holder_id: str
         return
     if there is not None:
         raise taken(name, there)
-    connection.execute(names.insert().values(name=name, kind=kind, holder=holder_id))
+    statements.insert(connection, names, {"name": name, "kind": kind, "holder": holder_id})
 
 
 def taken(name: str, by: Holder) -> NameTaken:

@@ -7,19 +7,20 @@ from typing import Any
 import sqlalchemy as sa
 
 from jupyter_sandbox.models import OperationTiming, Timings, now_ms
-from jupyter_sandbox.store.schema import operations
+from jupyter_sandbox.store import statements
+from jupyter_sandbox.store.schema import checkpoints, operations
 
 _KEPT = 100_000  # rows; older ones are dropped when the store is opened
 
 
 def insert(connection: sa.Connection, **values: Any) -> None:
     """Write an intent."""
-    connection.execute(operations.insert().values(values | {"state": "intent"}))
+    statements.insert(connection, operations, values | {"state": "intent"})
 
 
-def commit(connection: sa.Connection, operation_id: str, **values: Any) -> None:
+def commit(connection: sa.Connection, operation_id: str) -> None:
     """Say, in the transaction that makes it true, that the operation has happened."""
-    _update(connection, operation_id, values | {"state": "committed"})
+    statements.update(connection, operations, operation_id, {"state": "committed"})
 
 
 def finish(
@@ -32,11 +33,7 @@ def finish(
     """Write how an operation ended, and its time in parts."""
     state = "failed" if error else "ok"
     end = {"state": state, "error": error, "state_bytes": state_bytes, "finished_at_ms": now_ms()}
-    _update(connection, operation_id, timings.model_dump() | end)
-
-
-def _update(connection: sa.Connection, operation_id: str, values: dict[str, Any]) -> None:
-    connection.execute(operations.update().where(operations.c.operation_id == operation_id).values(values))
+    statements.update(connection, operations, operation_id, timings.model_dump() | end)
 
 
 def finished(connection: sa.Connection, since_ms: int | None = None) -> list[OperationTiming]:
@@ -51,6 +48,21 @@ def finished(connection: sa.Connection, since_ms: int | None = None) -> list[Ope
         for row in connection.execute(query).mappings()
         if row["service_ms"] is not None
     ]
+
+
+def half_forked(connection: sa.Connection) -> list[str]:
+    """The checkpoints that were made only for forks which an earlier process left open before their child was there."""
+    query = (
+        sa.select(checkpoints.c.checkpoint_id)
+        .join(operations, operations.c.checkpoint_id == checkpoints.c.checkpoint_id)
+        .where(
+            operations.c.state == "intent",
+            operations.c.operation == "fork",
+            # the row of a fork from a checkpoint that was there before names the child instead
+            operations.c.runtime_id == checkpoints.c.runtime_id,
+        )
+    )
+    return list(connection.execute(query).scalars())
 
 
 def settle_unfinished(connection: sa.Connection) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from jupyter_sandbox.models import SessionLifecycleStatus, SessionRecord, now_ms
+from jupyter_sandbox.store import statements
 from jupyter_sandbox.store.schema import sessions
 
 
@@ -16,12 +17,12 @@ def _values(record: SessionRecord) -> dict[str, Any]:
 
 def insert(connection: sa.Connection, record: SessionRecord) -> None:
     """Add a new session."""
-    connection.execute(sessions.insert().values(_values(record)))
+    statements.insert(connection, sessions, _values(record))
 
 
 def get(connection: sa.Connection, session_id: str) -> SessionRecord | None:
     """The session of that id, closed ones too."""
-    row = connection.execute(sessions.select().where(sessions.c.session_id == session_id)).mappings().one_or_none()
+    row = connection.execute(statements.by_key(sessions), {statements.KEY: session_id}).mappings().one_or_none()
     return SessionRecord.model_validate(dict(row)) if row else None
 
 
@@ -36,17 +37,24 @@ def every(connection: sa.Connection, *, include_closed: bool = True) -> list[Ses
 def update(connection: sa.Connection, session_id: str, **changes: Any) -> SessionRecord:
     """Change columns of a session (JSON values), note the time, and return it as it is now."""
     changes.setdefault("updated_at_ms", now_ms())
-    connection.execute(sessions.update().where(sessions.c.session_id == session_id).values(changes))
+    statements.update(connection, sessions, session_id, changes)
     record = get(connection, session_id)
     if record is None:
         raise LookupError(session_id)
     return record
 
 
-def children(connection: sa.Connection, session_id: str) -> list[SessionRecord]:
-    """The sessions that were branched from it, oldest first."""
-    query = sessions.select().where(sessions.c.parent_runtime_id == session_id).order_by(sessions.c.created_at_ms)
-    return [SessionRecord.model_validate(dict(row)) for row in connection.execute(query).mappings()]
+def descendants(connection: sa.Connection, session_id: str) -> list[str]:
+    """The ids of the sessions that were branched from it, and from those, and so on: the deepest first."""
+    below = (
+        sa.select(sessions.c.session_id, sa.literal(1).label("depth"))
+        .where(sessions.c.parent_runtime_id == session_id)
+        .cte("below", recursive=True)
+    )
+    below = below.union_all(
+        sa.select(sessions.c.session_id, below.c.depth + 1).where(sessions.c.parent_runtime_id == below.c.session_id)
+    )
+    return list(connection.execute(sa.select(below.c.session_id).order_by(below.c.depth.desc())).scalars())
 
 
 def bound_backends(connection: sa.Connection, engine: str) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from jupyter_sandbox.models import now_ms
+from jupyter_sandbox.store import statements
 from jupyter_sandbox.store.schema import checkpoints, provider_snapshots
 
 _REFERRED = sa.exists().where(checkpoints.c.snapshot_id == provider_snapshots.c.snapshot_id)
@@ -14,20 +15,14 @@ _REFERRED = sa.exists().where(checkpoints.c.snapshot_id == provider_snapshots.c.
 
 def insert(connection: sa.Connection, snapshot_id: str, engine: str, snapshot: dict[str, Any]) -> None:
     """Add a snapshot: what the engine gave, as JSON."""
-    connection.execute(
-        provider_snapshots.insert().values(
-            snapshot_id=snapshot_id, engine=engine, snapshot=snapshot, doomed=False, created_at_ms=now_ms()
-        )
-    )
+    row = {"snapshot_id": snapshot_id, "engine": engine, "snapshot": snapshot}
+    statements.insert(connection, provider_snapshots, row | {"doomed": False, "created_at_ms": now_ms()})
 
 
 def get(connection: sa.Connection, snapshot_id: str) -> dict[str, Any] | None:
     """What the engine gave; None when the snapshot is gone or going."""
-    query = sa.select(provider_snapshots.c.snapshot).where(
-        provider_snapshots.c.snapshot_id == snapshot_id, provider_snapshots.c.doomed.is_(False)
-    )
-    found: dict[str, Any] | None = connection.execute(query).scalar_one_or_none()
-    return found
+    row = connection.execute(statements.by_key(provider_snapshots), {statements.KEY: snapshot_id}).one_or_none()
+    return None if row is None or row.doomed else dict(row.snapshot)
 
 
 def references(connection: sa.Connection, snapshot_id: str) -> int:
@@ -47,9 +42,7 @@ def doom(connection: sa.Connection, engine: str) -> list[tuple[str, dict[str, An
 
 def set_doomed(connection: sa.Connection, snapshot_id: str, *, doomed: bool) -> None:
     """Mark one snapshot as being deleted, or take that back."""
-    connection.execute(
-        provider_snapshots.update().where(provider_snapshots.c.snapshot_id == snapshot_id).values(doomed=doomed)
-    )
+    statements.update(connection, provider_snapshots, snapshot_id, {"doomed": doomed})
 
 
 def remove(connection: sa.Connection, snapshot_id: str) -> None:
