@@ -12,7 +12,12 @@ import os
 import sys
 
 PACKAGE = "_jupyter_sandbox_agent"
-ROLES = {"keeper": ("keeper", "main"), "template": ("frozen", "serve_template"), "ops": ("ops", "main")}
+ROLES = {
+    "keeper": ("keeper", "main"),
+    "template": ("frozen", "serve_template"),
+    "ops": ("ops", "main"),
+    "search": ("searcher", "main"),
+}
 
 
 def load(module: str) -> object:

@@ -8,6 +8,7 @@ requests and answers as one JSON part, with binary parts after it.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import struct
 from collections.abc import Sequence
@@ -53,10 +54,14 @@ class BrokenFrame(ValueError):
 
 def encode(channel: Channel, parts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
     """A frame as buffers for ``writev`` or ``sendmsg``; the parts are not copied."""
-    views = [memoryview(part).cast("B") for part in parts]
-    head = _HEAD.pack(channel, len(views)) + b"".join(_SIZE.pack(len(view)) for view in views)
-    length = len(head) + sum(len(view) for view in views)
-    return [_LENGTH.pack(length) + head, *views]
+    sizes = [part.nbytes if isinstance(part, memoryview) else len(part) for part in parts]
+    head = _whole_head(len(sizes))
+    return [head.pack(head.size - _LENGTH.size + sum(sizes), channel, len(sizes), *sizes), *parts]
+
+
+@functools.cache
+def _whole_head(count: int) -> struct.Struct:
+    return struct.Struct(f"!QBH{count}I")
 
 
 def encode_op(value: dict[str, Any], *binary: bytes) -> list[bytes | memoryview]:

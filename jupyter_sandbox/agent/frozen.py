@@ -14,12 +14,12 @@ import signal
 import socket
 from typing import Any
 
-from .openfiles import OpenFile, open_files, unshare
+from .openfiles import open_files, unshare
 from .errors import AgentError
 from .frames import BrokenFrame, Frame, FrameDecoder, encode_op
 from .processes import own_process_id, reap
 from .sockets import listen_in
-from .steps import CHECKPOINT, THAW, Checkpoint, Thaw, run
+from .steps import CHECKPOINT, THAW, Checkpoint, Held, Thaw, run
 from .worker import Worker
 
 FROZEN = "frozen"
@@ -66,14 +66,14 @@ def _freeze_fork(
     worker: Worker, request: dict[str, Any], context: Checkpoint, ours: frozenset[int], report: int
 ) -> None:
     """In the fork: freeze, say so, serve; returns only in a process that was thawed from it."""
-    directory, state_dir, root = request["directory"], request["state_dir"], worker.root
+    directory = request["directory"]
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        files = open_files(ours)
+        held = Held(worker, worker.root, os.getcwd(), open_files(ours), context.random_state)
         worker.detach()
         _silence()
-        unshare(files)
+        unshare(held.files)
         listener = listen_in(directory, FROZEN)
         write_identity(directory)
         _say(report, {})
@@ -81,7 +81,7 @@ def _freeze_fork(
     except BaseException as error:  # noqa: BLE001 - this fork must never run on as a second source
         _say(report, {"error": f"{type(error).__name__}: {error}"})
         os._exit(1)
-    serve(worker, listener, state_dir, root, files, context.random_state)
+    serve(held, listener, request["state_dir"])
 
 
 def _leave_the_family(directory: str) -> None:
@@ -113,14 +113,7 @@ def _silence() -> None:
     os.close(null)
 
 
-def serve(
-    worker: Worker,
-    listener: socket.socket,
-    state_dir: str,
-    root: str,
-    files: list[OpenFile],
-    random_state: Any,
-) -> None:
+def serve(held: Held, listener: socket.socket, state_dir: str) -> None:
     """Wait for requests; returns only in a process that was thawed."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -147,7 +140,7 @@ def serve(
                         listener.close()
                         for child in children:
                             os.close(child)
-                        _thaw(worker, connection, request, root, files, random_state)
+                        _thaw(held, connection, request)
                         return
                     if pid is not None:
                         child = os.pidfd_open(pid)
@@ -184,26 +177,16 @@ def _fork(connection: socket.socket) -> int | None:
         return None
 
 
-def _thaw(
-    worker: Worker,
-    connection: socket.socket,
-    request: dict[str, Any],
-    root: str,
-    files: list[OpenFile],
-    random_state: Any,
-) -> None:
+def _thaw(held: Held, connection: socket.socket, request: dict[str, Any]) -> None:
     """In a fork of the frozen process: become a runtime, and tell who asked."""
     try:
-        worker.renew_loop()
+        held.worker.renew_loop()
         run(
             THAW,
             Thaw(
-                worker=worker,
+                held=held,
                 directory=request["directory"],
-                old_root=root,
-                new_root=request["root"],
-                files=files,
-                random_state=random_state,
+                root=request["root"],
                 reseed=request["reseed"],
                 env=request["env"],
                 memory_bytes=request["memory_bytes"],
@@ -232,5 +215,5 @@ def serve_template(directory: str, state_dir: str) -> None:
     gc.freeze()  # the forks' collector leaves these pages alone, so they stay shared
     listener = listen_in(directory, FROZEN)
     write_identity(directory)
-    serve(worker, listener, state_dir, root="", files=[], random_state=None)
+    serve(Held(worker), listener, state_dir)
     worker.serve()

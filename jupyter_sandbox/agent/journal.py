@@ -25,7 +25,8 @@ from .frames import MAX_FRAME, BrokenFrame, Channel, Frame, decode, encode
 _MARKS = struct.Struct("!QQ")
 _LENGTH = struct.Struct("!Q")
 _PIECE = 1 << 18
-_IOV_MAX = 1000
+_IOV_MAX = 1000  # buffers; writev takes no more
+_SMALL = 1 << 12  # bytes; copying these is quicker than telling the kernel where they are
 _RELEASE_EVERY = 1 << 22
 
 JOURNAL, STDOUT, STDERR = "journal", "stdout", "stderr"
@@ -52,10 +53,11 @@ class JournalWriter:
         """
         marks = _MARKS.pack(os.fstat(self.stdout).st_size, os.fstat(self.stderr).st_size)
         buffers: list[bytes | memoryview] = [marks, *encode(channel, parts)]
-        if len(buffers) > _IOV_MAX:  # more would be refused
-            buffers = [b"".join(buffers)]
-        wanted = sum(len(buffer) for buffer in buffers)
-        written = os.writev(self._journal, buffers)
+        wanted = sum([part.nbytes if isinstance(part, memoryview) else len(part) for part in buffers])
+        if wanted < _SMALL or len(buffers) > _IOV_MAX:
+            written = os.write(self._journal, b"".join(buffers))
+        else:
+            written = os.writev(self._journal, buffers)
         if written != wanted:
             end = os.lseek(self._journal, 0, os.SEEK_CUR)
             if os.fstat(self._journal).st_size == end:  # nobody wrote behind it

@@ -103,6 +103,7 @@ class PlainInterpreter:
         start = list(parts).index(_DELIMITER)
         header, content = json.loads(parts[start + 2]), json.loads(parts[start + 5])
         self._parent = header
+        self._send(Channel.iopub, "status", {"execution_state": "busy"})
         match header["msg_type"]:
             case "execute_request":
                 self._execute(content)

@@ -37,27 +37,40 @@ class Checkpoint:
 
 
 @dataclass
-class Thaw:
-    """A fork that becomes a runtime.
+class Held:
+    """What a frozen process holds; a template holds only its worker.
 
     Attributes:
-        worker: The fork's own copy of the worker.
+        worker: The source's worker, as it was.
+        root: The working directory that the source had.
+        cwd: The directory that it was in.
+        files: The files that were open.
+        random_state: Of `random`.
+    """
+
+    worker: Worker
+    root: str = ""
+    cwd: str = ""
+    files: list[OpenFile] = field(default_factory=list)
+    random_state: Any = None
+
+
+@dataclass
+class Thaw:
+    """A fork of a frozen process that becomes a runtime.
+
+    Attributes:
+        held: The fork's own copy of what the frozen process holds.
         directory: The new runtime's directory.
-        old_root: The working directory that the source had; empty for one that never ran.
-        new_root: The new runtime's.
-        files: The files that were open at the checkpoint.
-        random_state: Of `random` at the checkpoint.
+        root: The new runtime's working directory.
         reseed: Whether to renew random streams, or to go on with those of the checkpoint.
         env: Added to the environment.
         memory_bytes: The most private writable memory it may map; None for no bound.
     """
 
-    worker: Worker
+    held: Held
     directory: str
-    old_root: str
-    new_root: str
-    files: list[OpenFile]
-    random_state: Any
+    root: str
     reseed: bool
     env: dict[str, str]
     memory_bytes: int | None
@@ -88,16 +101,13 @@ def _leave_the_session(_thaw: Thaw) -> None:
 
 
 def _open_files_anew(thaw: Thaw) -> None:
-    repoint(thaw.files, thaw.old_root, thaw.new_root)
+    repoint(thaw.held.files, thaw.held.root, thaw.root)
 
 
 def _enter_the_directory(thaw: Thaw) -> None:
-    here = thaw.new_root
-    if thaw.old_root:
-        current = os.getcwd()
-        here = moved(current, thaw.old_root, thaw.new_root) or current
-    os.chdir(here)
-    thaw.worker.root = thaw.new_root
+    held = thaw.held
+    os.chdir(moved(held.cwd, held.root, thaw.root) or held.cwd or thaw.root)
+    held.worker.root = thaw.root
 
 
 def _take_the_environment(thaw: Thaw) -> None:
@@ -110,14 +120,14 @@ def _obey_the_limits(thaw: Thaw) -> None:
 
 
 def _become_somebody_else(thaw: Thaw) -> None:
-    thaw.worker.interpreter.thaw()
+    thaw.held.worker.interpreter.thaw()
 
 
 def _renew_randomness(thaw: Thaw) -> None:
     """`random` was reseeded by the fork itself; numpy's global stream was not."""
     if not thaw.reseed:
-        if thaw.random_state is not None:
-            random.setstate(thaw.random_state)
+        if thaw.held.random_state is not None:
+            random.setstate(thaw.held.random_state)
         return
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
@@ -125,7 +135,7 @@ def _renew_randomness(thaw: Thaw) -> None:
 
 
 def _attach(thaw: Thaw) -> None:
-    thaw.worker.attach(thaw.directory)
+    thaw.held.worker.attach(thaw.directory)
 
 
 CHECKPOINT: tuple[Callable[[Checkpoint], None], ...] = (_take_inventory, _keep_random_state, _say_all)

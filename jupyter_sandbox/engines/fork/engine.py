@@ -167,6 +167,8 @@ class ForkEngine(Engine):
                     files = None if child.settings.cwd is not None else files_dir(directory)
                     return await self._thaw(directory, child.backend_id, child.settings, files=files, env={})
                 except SandboxError as error:
+                    if not directory.is_dir():
+                        return CheckpointLost("Its frozen process is gone", remedy="Use another checkpoint")
                     return error
 
         return await asyncio.gather(*map(one, children))

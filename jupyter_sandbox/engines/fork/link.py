@@ -41,7 +41,8 @@ class WorkerLink:
         self.process = process
         self._directory = directory
         self._state_dir = state_dir
-        self._session = Session(key=b"", username="")
+        self._session = Session(username="")
+        self._session.key = b""  # the link is a 0700 directory: no signatures
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._conversation: _Conversation | None = None
@@ -119,13 +120,12 @@ class WorkerLink:
     async def converse(self, kind: str, content: Message) -> AsyncGenerator[Message, None]:
         """Send a request of Jupyter's shell channel; yields its messages until its reply and ``idle`` came.
 
-        Output that belongs to no request (threads, children that still print) goes to the one that runs.
+        Output of threads and children that still print goes to the request that runs.
 
         Raises:
             RuntimeFailed: The worker ended.
         """
         message = self._session.msg(kind, content)
-        self._poll(raw=True)  # what was printed before is not this request's output
         conversation = self._conversation = _Conversation(message["header"]["msg_id"])
         try:
             await self._write(encode(Channel.shell, self._session.serialize(message)))
@@ -253,6 +253,7 @@ class _Conversation:
         self._decoders: dict[str, codecs.IncrementalDecoder] = {
             name: codecs.getincrementaldecoder("utf-8")("replace") for name in (STDOUT, STDERR)
         }
+        self._started = False
         self._replied = False
         self._idle = False
 
@@ -276,6 +277,8 @@ class _Conversation:
         self._some.set()
 
     def text(self, name: str, text: str) -> None:
+        if not self._started:
+            return  # of what ran before
         last = self._items[-1] if self._items else None
         if not isinstance(last, _Text) or last.name != name or last.size > _MOST_JOINED:
             last = _Text(name)
@@ -291,6 +294,9 @@ class _Conversation:
     def message(self, message: Message) -> None:
         mine = message["parent_header"].get("msg_id") == self._msg_id
         kind = message["msg_type"]
+        self._started = self._started or mine
+        if not self._started:
+            return
         self._put(message)
         if mine and kind.endswith("_reply"):
             self._replied = True
