@@ -289,6 +289,7 @@ class _Output:
             if not data:
                 return
             await self._on_output(self._stream, data)
+            await asyncio.sleep(0)  # whoever writes without pause leaves the loop to others, too
         # What the command itself wrote is in the pipe, before what others write now.
         (left,) = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)))
         while left > 0 and (data := os.read(self._fd, min(left, _CHUNK))):

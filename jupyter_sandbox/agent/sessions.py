@@ -24,6 +24,7 @@ class Member(NamedTuple):
 
     pid: int
     sid: int
+    parent: int
 
     @property
     def command(self) -> str:
@@ -52,15 +53,32 @@ async def end_sessions(sids: Collection[int], *, grace_s: float = 2.0) -> None:
     loop = asyncio.get_running_loop()
     for number, wait in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILL_S)):
         end = loop.time() + wait
-        told: set[Member] = set()
+        told: set[int] = set()
         while members := background(sids):
             for member in members:
-                if member not in told:
+                if member.pid not in told:
                     _signal(member, number)
-                    told.add(member)
+                    told.add(member.pid)
             if loop.time() >= end:
                 break
             await asyncio.sleep(_POLL_S)
+
+
+def kill_sessions(sids: Collection[int]) -> None:
+    """
+    SIGKILL, at once, for all that runs in the sessions of our commands: those that run, and what ended ones left.
+
+    For the end of the agent; running commands are not reaped here.
+    """
+    for _ in range(_ROUNDS):
+        members = _members(frozenset(sids))
+        # A leader that is no child of ours is a stranger's, which got the number of a session that is over.
+        strangers = {member.sid for member in members if member.pid == member.sid and member.parent != os.getpid()}
+        ours = [member for member in members if member.sid not in strangers]
+        if not ours:
+            return
+        for member in ours:
+            _signal(member, signal.SIGKILL)
 
 
 def signal_session(leader: int, number: signal.Signals) -> None:
@@ -110,7 +128,7 @@ def _members(sids: frozenset[int]) -> list[Member]:
             continue
         with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{name}/stat", "rb") as file:
             text = file.read()
-            state, _parent, _group_id, sid = text[text.rindex(b")") + 2 :].split(maxsplit=4)[:4]
+            state, parent, _group_id, sid = text[text.rindex(b")") + 2 :].split(maxsplit=4)[:4]
             if int(sid) in sids and state not in {b"Z", b"X"}:
-                found.append(Member(int(name), int(sid)))
+                found.append(Member(int(name), int(sid), int(parent)))
     return found
