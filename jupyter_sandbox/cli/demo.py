@@ -90,8 +90,10 @@ class Demo:
         said = {
             fork.name: self.cell(fork, "print(next(squares), sorted(df), open('notes.txt').read())") for fork in (a, b)
         }
-        self.check(said["a"] == "9 ['x', 'y'] before the fork, after in a", "a has its own column, and its own file")
-        self.check(said["b"] == "9 ['x'] before the fork, after in b", "b knows nothing of a")
+        self.check(
+            said["a"] == "9 ['x', 'y'] before the fork, after the fork in a", "a has its own column, and its own file"
+        )
+        self.check(said["b"] == "9 ['x'] before the fork, after the fork in b", "b knows nothing of a")
         text = self.cell(exp, "print(sorted(df), next(squares, 'used up'), notes.closed, open('notes.txt').read())")
         self.check(text == "[] used up True before the fork, after the fork", "the source went on undisturbed")
 
@@ -154,7 +156,8 @@ class Demo:
             client.prune()
             _end_server(self.store, signal.SIGTERM)
             client.close()
-            self.check(_processes_in(self.store) == [], "no process is left")
+            shutil.rmtree(self.store)
+            self.check(_processes_of(self.store) == [], "no process and no file is left")
 
 
 def _end_server(store: Path, how: signal.Signals) -> int:
@@ -168,16 +171,17 @@ def _end_server(store: Path, how: signal.Signals) -> int:
     return info.pid
 
 
-def _processes_in(directory: Path, patience_s: float = 10.0) -> list[int]:
-    """The processes that work in a directory, or below it, once those that are ending have ended."""
+def _processes_of(store: Path, patience_s: float = 10.0) -> list[str]:
+    """The command lines of processes that work for a store, once those that are ending have ended."""
     deadline = time.monotonic() + patience_s
     while True:
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
                 with contextlib.suppress(OSError):  # ended just now, or another user's
-                    if (entry / "cwd").readlink().is_relative_to(directory):
-                        found.append(int(entry.name))
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    if str(store) in f"{command} {(entry / 'cwd').readlink()}":
+                        found.append(command)
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.05)
@@ -193,7 +197,8 @@ def _private_store() -> Iterator[Path]:
     try:
         yield store
     finally:
-        shutil.rmtree(store)
+        if store.exists():
+            shutil.rmtree(store)
 
 
 def main() -> int:

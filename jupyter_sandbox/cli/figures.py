@@ -102,7 +102,7 @@ def over_http(client: Client, runtime: Runtime) -> Ours:
 
         took, (child, text) = _timed(fork_and_look)
         forks.append(took)
-        child.run("array[:] = -1", check=True)
+        child.run("array[:1000] = -1", check=True)
         intact &= text.split() == [str(LAST), str(float(number))]
         intact &= runtime.run("print(array[0])", check=True).text.split() == [str(float(number))]
         child.close()

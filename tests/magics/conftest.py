@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     yield server
     server.close_runtimes()
     server.stop()
+    shutil.rmtree(server.store_dir)  # without its store, the engine's keeper ends too
 
 
 @pytest.fixture
