@@ -40,6 +40,8 @@ class CellResultView(CellResult):
         error = f", error={self.error.ename}: {self.error.evalue}" if self.error else ""
         return f"<CellResult {self.status} [{self.execution_count}] text={self.text!r}{error}>"
 
+    __str__ = __repr__
+
     def raise_for_error(self) -> None:
         """Raise `CellFailed` unless the cell ended well; what ``run(check=True)`` does."""
         if self.status == "ok":
@@ -63,6 +65,12 @@ class ExecResultView(ExecResult):
             "text/plain": f"{shown.rstrip()}\n[{head}]".lstrip("\n"),
             "text/html": f"<pre>{render.escape(_ANSI.sub('', shown).rstrip())}</pre><p>{render.escape(head)}</p>",
         }
+
+    def __repr__(self) -> str:
+        late = " timed out" if self.timed_out else ""
+        return f"<ExecResult exit code {self.exit_code}{late} stdout={self.stdout!r} stderr={self.stderr!r}>"
+
+    __str__ = __repr__
 
     def raise_for_error(self) -> None:
         """Raise `CommandFailed` unless the exit code is 0; what ``exec(check=True)`` does."""

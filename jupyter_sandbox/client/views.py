@@ -106,7 +106,7 @@ class RuntimesView(View[R]):
                 render.short(r.head_checkpoint_id),
                 render.megabytes(r.memory.private_bytes if r.memory else None),
                 render.moment(r.created_at_ms),
-                render.short(r.runtime_id),
+                render.short(r.runtime_id) if r.name else r.runtime_id,  # what has no name is named by its whole id
             )
             for r in (item.record for item in self)
         ]
@@ -156,7 +156,7 @@ class Checkpoints(View[Checkpoint]):
                 str(c.record.forks),
                 "yes" if c.record.pinned else "",
                 render.moment(c.record.created_at_ms),
-                render.short(c.id),
+                render.short(c.id) if c.name else c.id,
             )
             for c in self
         ]
@@ -281,7 +281,7 @@ def runtime_status(record: RuntimeSummary) -> str:
 
 def runtime_line(record: RuntimeSummary) -> str:
     """One line about a runtime; isolation is always in it."""
-    parts = [f"Runtime {record.name or render.short(record.runtime_id)}", runtime_status(record), record.engine]
+    parts = [f"Runtime {record.name or record.runtime_id}", runtime_status(record), record.engine]
     parts.append(f"isolation {record.isolation.value}")
     if record.head_checkpoint_id:
         parts.append(f"head {render.short(record.head_checkpoint_id)}")

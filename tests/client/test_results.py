@@ -72,6 +72,7 @@ def test_commands() -> None:
     fine = command().result()
     assert (fine.stdout, fine.stderr) == ("o", "first\nlast\n")
     fine.raise_for_error()
+    assert str(fine) == r"<ExecResult exit code 0 stdout='o' stderr='first\nlast\n'>"
     assert fine._repr_mimebundle_()["text/plain"] == "ofirst\nlast\n[exit code 0 · 1.0 ms]"
     with pytest.raises(CommandFailed, match="exit code -9: last"):
         command(exit_code=-9).result().raise_for_error()

@@ -136,11 +136,17 @@ def test_runtimes_in_text() -> None:
     ]  # fmt: skip
 
 
+def test_what_has_no_name_shows_its_whole_id() -> None:
+    assert samples.RT in repr(runtimes(name=None))
+    assert samples.RT not in repr(runtimes())
+    assert samples.CP in repr(Checkpoints([Checkpoint(samples.checkpoint(name=None))]))
+
+
 def test_a_status_says_why() -> None:
     assert "failed: killed" in repr(runtimes(status=SessionLifecycleStatus.failed, reason="killed"))
     assert "running: cell" in repr(runtimes(status=SessionLifecycleStatus.running, busy_with="cell"))
     line = runtime_line(samples.runtime(name=None, head_checkpoint_id=None))
-    assert line == "Runtime rt_aaaaaaaa · idle · fork · isolation none"
+    assert line == f"Runtime {samples.RT} · idle · fork · isolation none"
 
 
 def test_lineage_is_a_tree() -> None:
