@@ -242,8 +242,8 @@ class ToyBackend(Backend):
         await self._enter("exec")
         started = time.perf_counter()
         argv = request.argv or ("/bin/sh", "-c", request.shell or "")
-        try:
-            process = await asyncio.create_subprocess_exec(
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
                 *argv,
                 cwd=self._inside(request.cwd or "."),
                 env={"PATH": os.environ["PATH"], **self.env, **request.env},
@@ -252,8 +252,16 @@ class ToyBackend(Backend):
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )
+        )
+        try:
+            process = await asyncio.shield(starting)
         except FileNotFoundError as error:
             raise InvalidRequest(f"There is no program {argv[0]!r}", field="argv") from error
+        except asyncio.CancelledError:  # cancelled while it starts, asyncio would end the first process only
+            process = await starting
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.communicate()
+            raise
         reading = asyncio.create_task(process.communicate((request.stdin or "").encode()))
         ends: set[asyncio.Future[Any]] = {reading, self.reason}
         timed_out = False
