@@ -94,11 +94,13 @@ def delete(app: App, refs: tuple[str, ...]) -> None:
     jupyter sandbox delete base
     """
     with app.client() as client:
-        deleted = [client.delete_checkpoint(ref) for ref in refs]
+        found = [client.get_checkpoint(ref) for ref in refs]  # a wrong name deletes nothing
+        for checkpoint in found:
+            client.delete_checkpoint(checkpoint.id)
+            if not app.as_json:
+                click.echo(f"Deleted {checkpoint.ref}")
     if app.as_json:
-        show_json(deleted)
-    else:
-        click.echo("\n".join(f"Deleted {gone.ref}" for gone in deleted))
+        show_json(found)
 
 
 @click.command()

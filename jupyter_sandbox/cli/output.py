@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_sandbox.client import Checkpoint, LineageView, Runtime, View
-from jupyter_sandbox.client.render import printable
+from jupyter_sandbox.client import Checkpoint, LineageView, Runtime, View, render
 from jupyter_sandbox.client.results import as_text
 from jupyter_sandbox.models import CellEvent, CellOutput, ExecEvent, ExecOutput
 
@@ -57,15 +56,20 @@ def show_view(view: View[Any], *, as_json: bool, console: Console | None = None)
     if not console.is_terminal or not view or isinstance(view, LineageView):
         click.echo(view.text(), file=console.file)
         return
+    rows = view.rows()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in view.columns:
-        table.add_column(column, overflow="fold")
-    for row in view.rows():
+    for column, number in zip(view.columns, render.number_columns(len(view.columns), rows), strict=True):
+        table.add_column(column, justify="right" if number else "left", no_wrap=column != "detail", overflow="fold")
+    for row in rows:
         # Text, not markup: names and sentences of others may hold brackets.
-        table.add_row(*(Text(printable(cell), style=_STYLE.get(cell.partition(":")[0], "")) for cell in row))
-    console.print(table)
+        table.add_row(*(Text(render.printable(cell), style=_STYLE.get(cell.partition(":")[0], "")) for cell in row))
+    if "detail" not in view.columns:
+        # A row is a line, as in a pipe: a narrow terminal wraps it by itself and copies it whole.
+        console.width = max(console.width, console.measure(table, options=console.options.update(width=_WIDE)).maximum)
+    console.print(table, crop=False, soft_wrap=False)
 
 
+_WIDE = 10_000
 _STYLE = {
     "idle": "green",
     "running": "yellow",

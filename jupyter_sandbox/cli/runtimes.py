@@ -93,7 +93,9 @@ def close(app: App, names: tuple[str, ...], cascade: bool) -> None:
     jupyter sandbox close exp --cascade
     """
     with app.client() as client:
-        closed = [client.runtimes.get(name).close(cascade) for name in names]
+        # All are found before any is closed: a wrong name ends nothing, and a cascade takes names with it.
+        runtimes = [client.runtimes.get(name) for name in names]
+        closed = [runtime.close(cascade) for runtime in runtimes]
     if app.as_json:
         show_json(closed)
     else:

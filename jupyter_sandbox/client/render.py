@@ -53,10 +53,8 @@ def short(identifier: str | None) -> str:
 def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns, two spaces apart; columns of numbers to the right."""
     clean = [[printable(cell) for cell in row] for row in rows]
-    right = [bool(clean) and all(_is_number(row[i]) for row in clean) for i in range(len(columns))]
-    widths = [
-        max(len(columns[i]), *(len(row[i]) for row in clean)) if clean else len(columns[i]) for i in range(len(columns))
-    ]
+    right = number_columns(len(columns), clean)
+    widths = [max(map(len, column)) for column in zip(columns, *clean, strict=True)]
     lines = (
         "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)
@@ -65,6 +63,11 @@ def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in (columns, *clean)
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def number_columns(count: int, rows: Sequence[Sequence[str]]) -> list[bool]:
+    """For each column whether all its cells are numbers, with or without a unit."""
+    return [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(count)]
 
 
 def _is_number(cell: str) -> bool:

@@ -49,6 +49,7 @@ def test_delete_and_prune(cli_here: Cli, exp: Runtime) -> None:
     for name in ("a", "b", "c"):
         exp.checkpoint(name)
     cli_here("pin", "a")
+    assert "nothing" in cli_here("delete", "b", "nothing", code=1).stderr
     assert cli_here("delete", "b").stdout == "Deleted b\n"
     assert cli_here.json("prune") == {"deleted": ["c"]}
     assert cli_here("prune", "--yes").stdout == "Nothing to delete\n"

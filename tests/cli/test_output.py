@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from jupyter_sandbox.cli import output
-from jupyter_sandbox.client import Checkpoint, Checkpoints, EnginesView, LineageView
+from jupyter_sandbox.client import Checkpoint, Checkpoints, EnginesView, LatencyView, LineageView
 from jupyter_sandbox.models import CellDone, CellOutput
 from tests.client import samples
 
@@ -27,6 +27,13 @@ def test_a_terminal_gets_colours_and_everything_of_a_cell() -> None:
     text = shown(console)
     assert "\x1b[1m" in text
     assert text.count("word") == 40
+
+
+def test_a_row_is_a_line_however_narrow_the_terminal_is() -> None:
+    console = terminal(20)
+    output.show_view(LatencyView([samples.latency_row()]), as_json=False, console=console)
+    assert len(shown(console).splitlines()) == 2
+    assert "1234.5 ms" in shown(console)
 
 
 def test_names_are_neither_markup_nor_control_sequences() -> None:

@@ -52,5 +52,8 @@ def test_pause_resume_close(cli_here: Cli, client: Client) -> None:
 
 def test_close_with_what_came_from_it(cli_here: Cli, client: Client) -> None:
     client.runtimes.create(name="exp").fork("kid")
-    assert cli_here("close", "exp", "--cascade").stdout.startswith("Runtime exp · closed")
+    assert "nobody" in cli_here("close", "exp", "nobody", code=1).stderr
+    assert [item["status"] for item in cli_here.json("ls")] == ["idle", "idle"]
+    lines = cli_here("close", "exp", "kid", "--cascade").stdout.splitlines()
+    assert [line.split(" · ")[:2] for line in lines] == [["Runtime exp", "closed"], ["Runtime kid", "closed"]]
     assert cli_here("ls").stdout == "No runtimes\n"
