@@ -14,9 +14,9 @@ import signal
 import socket
 from typing import Any
 
-from .openfiles import open_files, unshare
 from .errors import AgentError
 from .frames import BrokenFrame, Frame, FrameDecoder, encode_op
+from .openfiles import open_files, unshare
 from .processes import own_process_id, reap
 from .sockets import listen_in
 from .steps import CHECKPOINT, THAW, Checkpoint, Held, Thaw, run
@@ -197,7 +197,7 @@ def _thaw(held: Held, connection: socket.socket, request: dict[str, Any]) -> Non
         reason = error if isinstance(error, AgentError) else _unexpected(error)
         _send(connection, {"error": reason.to_dict()})
         os._exit(1)
-    _send(connection, own_process_id()._asdict())
+    _send(connection, {**own_process_id()._asdict(), "environment": held.worker.environment})
     connection.close()
 
 

@@ -139,13 +139,11 @@ class _Kernel(IPythonKernel):
     _supports_kernel_subshells = False
 
     def raw_input(self, prompt: str = "") -> str:
-        __tracebackhide__ = True  # the user's line is what matters
         if not self._allow_stdin:
             raise StdinNotImplementedError("input() has nobody to ask in a sandbox; set a variable instead")
         return str(super().raw_input(prompt))
 
     def getpass(self, prompt: str = "", stream: Any = None, **kwargs: Any) -> str:
-        __tracebackhide__ = True
         if not self._allow_stdin:
             raise StdinNotImplementedError("getpass() has nobody to ask in a sandbox; pass the value by env instead")
         return str(super().getpass(prompt, stream, **kwargs))

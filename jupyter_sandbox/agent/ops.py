@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
-import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from . import commands, export, files, search
+from . import commands, export, files
 from .errors import AgentError
 from .frames import BrokenFrame, encode_op, read_frame
-from .sessions import background, signal_session
+from .searcher import search_apart
+from .sessions import background, kill_sessions
 from .sockets import listen_in
 
 OPS = "ops"
@@ -47,8 +47,7 @@ class Ops:
                     await asyncio.wait_for(self._done.wait(), _LOOK_EVERY_S)
                 except TimeoutError:
                     continue
-        for session in self._sessions:
-            signal_session(session, signal.SIGKILL)
+        kill_sessions(self._sessions)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def answer(value: dict[str, Any], *binary: bytes) -> None:
@@ -99,7 +98,7 @@ class Ops:
             case "stat":
                 await answer({"stat": await asyncio.to_thread(files.stat, self._root, arguments["path"])})
             case "search":
-                await answer({"result": await self._search(arguments)})
+                await answer({"result": await search_apart(self._root, **arguments)})
             case "export":
                 pieces = export.export(self._root, arguments["path"])
                 while piece := await asyncio.to_thread(next, pieces, b""):
@@ -110,19 +109,6 @@ class Ops:
                 self._done.set()
             case unknown:
                 raise AgentError("InvalidRequest", f"The agent has no operation {unknown!r}")
-
-    async def _search(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        steps = search.search(self._root, **arguments)
-
-        def piece() -> dict[str, Any] | None:
-            try:
-                return next(steps)
-            except StopIteration as stop:
-                return dict(stop.value)
-
-        while (result := await asyncio.to_thread(piece)) is None:
-            pass  # between two pieces of work the request can be cancelled
-        return result
 
     async def _exec(self, arguments: dict[str, Any], stdin: bytes, answer: Answer) -> None:
         decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}

@@ -57,15 +57,18 @@ class Worker:
     Attributes:
         directory: Where its link and journal are; empty until it is thawed.
         root: The runtime's working directory.
+        environment: The one that the runtime started with; its commands have it, whatever cells did to theirs.
         interpreter: What runs its cells.
     """
 
     def __init__(self) -> None:
         self.directory = ""
         self.root = ""
+        self.environment: dict[str, str] = {}
         # Poll, not epoll: an epoll descriptor is one kernel object for source and fork.
         self.loop = asyncio.SelectorEventLoop(selectors.PollSelector())
         asyncio.set_event_loop(self.loop)
+        self._wake_on_signals()
         self._journal: JournalWriter | None = None
         self._listener: socket.socket | None = None
         self._connection: socket.socket | None = None
@@ -107,6 +110,7 @@ class Worker:
     def attach(self, directory: str) -> None:
         """Become the runtime in ``directory``: journal, standard descriptors, link."""
         self.directory = directory
+        self.environment = dict(os.environ)
         self._journal = JournalWriter(directory)
         os.dup2(self._journal.stdout, 1)
         os.dup2(self._journal.stderr, 2)
@@ -138,8 +142,12 @@ class Worker:
         loop._csock.close()
         loop._internal_fds = 0
         loop._make_self_pipe()
-        if loop._signal_handlers:
-            signal.set_wakeup_fd(loop._csock.fileno())
+        self._wake_on_signals()
+
+    def _wake_on_signals(self) -> None:
+        """An interrupt must end the loop's wait, or ``await asyncio.sleep(3600)`` notices it an hour later."""
+        loop: Any = self.loop
+        signal.set_wakeup_fd(loop._csock.fileno(), warn_on_full_buffer=False)
 
     def _accept(self) -> None:
         if self._listener is None:
@@ -199,7 +207,7 @@ class Worker:
             case "quiescent":
                 return {"quiescent": self.quiescent()}
             case "environment":
-                return {"environment": dict(os.environ)}
+                return {"environment": self.environment}
             case "checkpoint":
                 if self.busy:
                     raise AgentError("SessionBusy", "A cell is running", remedy="Wait until it ends")

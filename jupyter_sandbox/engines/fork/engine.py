@@ -246,19 +246,32 @@ class ForkEngine(Engine):
             own_files = settings.cwd is None
             (directory / "backend.json").write_text(json.dumps({"cwd": str(cwd), "own_files": own_files}))
             process = ProcessId(answer["pid"], answer["start_time"])
-            return await self._connect(backend_id, process, str(cwd), own_files=own_files)
+            return await self._connect(
+                backend_id, process, str(cwd), own_files=own_files, environment=answer["environment"]
+            )
         except BaseException:
             await asyncio.shield(asyncio.to_thread(end_backend, directory, backend_id))
             raise
 
-    async def _connect(self, backend_id: str, process: ProcessId, cwd: str, *, own_files: bool) -> Backend:
+    async def _connect(
+        self,
+        backend_id: str,
+        process: ProcessId,
+        cwd: str,
+        *,
+        own_files: bool,
+        environment: dict[str, str] | None = None,
+    ) -> Backend:
         directory = self._layout.live_dir(backend_id)
         link = await WorkerLink.open(directory, self._layout.root, process)
 
-        async def environment() -> dict[str, str]:
+        async def known_environment() -> dict[str, str]:
+            if environment is not None:
+                return environment
+            # An adopted worker is asked: values are kept in no file. It answers when its cell has ended.
             return dict((await link.request("environment"))["environment"])
 
-        ops = OpsClient(directory, cwd, self._keeper, environment)
+        ops = OpsClient(directory, cwd, self._keeper, known_environment)
         backend = ForkBackend(backend_id, directory, cwd, own_files=own_files, link=link, ops=ops)
         self._backends[backend_id] = backend
         return backend
