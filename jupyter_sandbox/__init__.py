@@ -7,11 +7,13 @@ IPython, Jupyter Server and JupyterLab all import it only to ask for their entry
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from jupyter_sandbox._version import __version__
 
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` would cost more than all the rest
 if TYPE_CHECKING:
+    from typing import Any
+
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_sandbox.client import AsyncClient as AsyncClient
