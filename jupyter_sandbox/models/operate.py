@@ -22,7 +22,8 @@ class CellOutput(Record):
     """
     One output in nbformat's shape: ``stream``, ``display_data``, ``execute_result`` or ``error``.
 
-    ``update_display_data`` and ``clear_output`` come through too, as the Jupyter messages that they are.
+    ``update_display_data`` and ``clear_output`` come through too, as the Jupyter messages that they are; and so that an
+    update finds what it updates, ``display_data`` keeps its ``transient``, which nbformat does not have.
     """
 
     event: Literal["output"] = "output"

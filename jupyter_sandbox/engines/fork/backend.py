@@ -180,7 +180,10 @@ class ForkBackend(Backend):
 def _output(message: Message) -> dict[str, Any]:
     if message["msg_type"] == "stream":
         return {"output_type": "stream", **message["content"]}
-    return dict(output_from_msg(message))
+    output = dict(output_from_msg(message))
+    if message["content"].get("transient"):
+        output["transient"] = message["content"]["transient"]  # the display id, which a later update names
+    return output
 
 
 def memory_use(pid: int) -> MemoryUse | None:
