@@ -12,6 +12,7 @@ from jupyter_sandbox.magics.boundary import show_as
 from jupyter_sandbox.magics.display import Outputs
 from jupyter_sandbox.models import CellEvent, CellOutput, ExecEvent, ExecOutput
 
+_PAUSE_S = 0.05  # an output that comes sooner belongs to the one before it; a notebook keeps them as one
 _MORE_TIME = "Give it more time with --timeout"
 
 
@@ -43,9 +44,7 @@ def run_cell(runtime: Runtime, code: str, outputs: Outputs, *, timeout: float | 
     interrupt: KeyboardInterrupt | None = None
     while True:
         try:
-            if events.empty():
-                outputs.flush()
-            event = events.get()
+            event = _next(events, outputs)
             if isinstance(event, _Ended):
                 break
             if isinstance(event, CellOutput):
@@ -92,6 +91,15 @@ def _start(runtime: Runtime, code: str, timeout: float | None) -> queue.SimpleQu
 
     threading.Thread(target=read, name="sandbox-cell", daemon=True).start()
     return events
+
+
+def _next(events: queue.SimpleQueue[CellEvent | _Ended], outputs: Outputs) -> CellEvent | _Ended:
+    """The next event; while the cell makes none, what it wrote so far is brought to the reader's eyes."""
+    try:
+        return events.get(timeout=_PAUSE_S)
+    except queue.Empty:
+        outputs.flush()
+        return events.get()
 
 
 def _conclude(

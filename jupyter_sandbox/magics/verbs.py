@@ -139,12 +139,12 @@ class VerbMagics(Magics):
         return self._desk.client.checkpoints()
 
     @magic_arguments()
+    @argument("--all", action="store_true", help="closed sandboxes too from which nothing is left")
     @line_magic
     @magic
     def lineage(self, line: str) -> LineageView:
         """Show which sandbox and which checkpoint came from which, as a tree; ``.to_frame()`` makes a DataFrame."""
-        self._read(self.lineage, line)
-        return self._desk.client.lineage()
+        return self._desk.client.lineage(all=self._read(self.lineage, line).all)
 
     @magic_arguments()
     @line_magic

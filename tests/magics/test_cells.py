@@ -70,7 +70,7 @@ def test_output_is_shown_before_the_cell_ends(exp, bare_shell, tmp_path):
     class Answering(Outputs):
         def show(self, output):
             super().show(output)
-            if output.get("text") == "ask\n":
+            if "ask" in output.get("text", ""):
                 answer.touch()
 
     code = (

@@ -153,6 +153,14 @@ def test_lists_are_values_and_print_nothing_when_assigned(run, exp):
     assert "checkpoint" in {row.operation for row in run("%latency").value}
 
 
+def test_lineage_leaves_out_what_is_over(run, exp, client):
+    client.runtimes.create(name="over").close()
+    names = {each.runtime.name for each in run("%lineage").value if each.runtime}
+    assert "over" not in names
+    assert "exp" in names
+    assert "over" in {each.runtime.name for each in run("%lineage --all").value if each.runtime}
+
+
 @pytest.mark.parametrize(
     ("line", "error"),
     [
