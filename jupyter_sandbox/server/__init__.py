@@ -2,5 +2,6 @@
 
 ``extension`` (traits, start and stop) · ``access`` (who holds the store: this server or another) · ``forward`` (to the
 other) · ``routes`` (the table) · ``handler`` (one request) · ``http`` (JSON in, JSON out) · ``identity`` (the store's
-token) · ``idle`` (when a private server ends).
+token) · ``idle`` (when a private server ends) ·
+``daemon`` (a server of its own).
 """

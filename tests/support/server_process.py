@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +20,9 @@ from tests.support.environment import process_environment
 
 START_S = 60.0
 STOP_S = 30.0
+
+# `python -m jupyter_server`, without an optional validator of jsonschema that takes most of the time to import.
+_JUPYTER_SERVER = "import sys; sys.modules['rfc3987_syntax'] = None; from jupyter_server.serverapp import main; main()"
 
 
 def free_port() -> int:
@@ -56,7 +60,7 @@ class ServerProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"),
+                    *(sys.executable, "-c", _JUPYTER_SERVER, "--no-browser", "--allow-root"),
                     "--ServerApp.ip=127.0.0.1",
                     f"--ServerApp.port={self.port}",
                     "--ServerApp.port_retries=0",
@@ -123,7 +127,7 @@ class ServerProcess:
             return client.post(path, json=body)
 
     def close_runtimes(self) -> None:
-        """Close every runtime and delete every checkpoint, so that nothing of the test lives on."""
+        """Close every runtime and delete every checkpoint, so that nothing of a test lives on."""
         with self.client() as client:
             for runtime in client.get("runtimes").json()["runtimes"]:
                 client.post("runtimes/close", json={"runtime_id": runtime["runtime_id"]}).raise_for_status()
@@ -131,14 +135,32 @@ class ServerProcess:
                 client.put(f"checkpoints/{checkpoint['checkpoint_id']}/pin", json={"pinned": False}).raise_for_status()
                 client.delete(f"checkpoints/{checkpoint['checkpoint_id']}").raise_for_status()
 
+    def dispose(self) -> None:
+        """End it and all that it made: an engine's keeper ends when its store is gone."""
+        self.close_runtimes()
+        self.stop()
+        shutil.rmtree(self.store_dir)
 
-@pytest.fixture
-def jupyter_server_process(tmp_path: Path) -> Iterator[ServerProcess]:
-    """A started server; whatever the test did to it, it ends with nothing left running."""
-    server = ServerProcess(tmp_path)
+
+@pytest.fixture(scope="session")
+def shared_server_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path_factory.mktemp("server"))
     server.start()
     yield server
     if server.process is None:
         server.start()
-    server.close_runtimes()
-    server.stop()
+    server.dispose()
+
+
+@pytest.fixture
+def jupyter_server_process(shared_server_process: ServerProcess) -> Iterator[ServerProcess]:
+    """A started server with nothing live in its store (closed runtimes stay listed); the test may stop and kill it.
+
+    It is the same process for all tests that leave it running: starting one takes seconds.
+    """
+    if shared_server_process.process is None:
+        shared_server_process.start()
+        shared_server_process.close_runtimes()
+    yield shared_server_process
+    if shared_server_process.process is not None:
+        shared_server_process.close_runtimes()
