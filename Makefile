@@ -9,10 +9,13 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[test]'
 	touch $@
 
-.PHONY: demo lab test test-slow lint clean
+.PHONY: demo record lab test test-slow lint clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m jupyter_sandbox.cli.demo
+
+record: $(VENV)/.ready
+	$(BIN)/python scripts/record.py
 
 lab: $(VENV)/.ready
 	$(BIN)/pip install --quiet --editable '.[lab]'

@@ -75,6 +75,7 @@ class ForkEngine(Engine):
         for backend in [*self._backends.values()]:
             await backend.link.close()
         self._backends.clear()
+        await self._templates.drop()
         if self._keeper_client is not None:
             await self._keeper_client.close()
 
