@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.syntax import Syntax
@@ -24,6 +25,7 @@ from rich.table import Table
 
 from jupyter_sandbox.cli import figures
 from jupyter_sandbox.client import Client, Runtime, connect
+from jupyter_sandbox.errors import SandboxError
 from jupyter_sandbox.rendezvous import STORE_ENV, TOKEN_ENV, URL_ENV, read_server_info
 
 STATE = """\
@@ -190,6 +192,7 @@ def _processes_of(store: Path, patience_s: float = 10.0) -> list[str]:
 @contextlib.contextmanager
 def _private_store() -> Iterator[Path]:
     """A store of the demo's own; whatever server this process would belong to is left alone."""
+    before = dict(os.environ)
     store = Path(tempfile.mkdtemp(prefix="jsb-"))
     for name in (URL_ENV, TOKEN_ENV, "JPY_PARENT_PID"):
         os.environ.pop(name, None)
@@ -197,6 +200,8 @@ def _private_store() -> Iterator[Path]:
     try:
         yield store
     finally:
+        os.environ.clear()
+        os.environ.update(before)
         if store.exists():
             shutil.rmtree(store)
 
@@ -207,7 +212,10 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 110)
     with _private_store() as store:
         demo = Demo(console, store)
-        demo.run()
+        try:
+            demo.run()
+        except SandboxError as error:
+            demo.check(holds=False, what=escape(str(error)))
     took = f"{time.monotonic() - started:.0f} s"
     if demo.failures:
         console.print(f"\n[bold red]{len(demo.failures)} of the expectations did not hold[/] ({took})")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,24 +16,14 @@ from jupyter_sandbox.rendezvous import STORE_ENV, TOKEN_ENV, URL_ENV
 from tests.support.server_process import ServerProcess
 
 
-@pytest.fixture(scope="package")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path_factory.mktemp("magics"))
-    server.start()
-    yield server
-    server.close_runtimes()
-    server.stop()
-    shutil.rmtree(server.store_dir)  # without its store, the engine's keeper ends too
-
-
 @pytest.fixture
-def connected(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> ServerProcess:
+def connected(jupyter_server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> ServerProcess:
     """This process belongs to the server, as a kernel that it started would."""
-    monkeypatch.setenv(URL_ENV, server.url)
-    monkeypatch.setenv(TOKEN_ENV, server.token)
-    monkeypatch.setenv(STORE_ENV, str(server.store_dir))
+    monkeypatch.setenv(URL_ENV, jupyter_server_process.url)
+    monkeypatch.setenv(TOKEN_ENV, jupyter_server_process.token)
+    monkeypatch.setenv(STORE_ENV, str(jupyter_server_process.store_dir))
     monkeypatch.delenv("JPY_PARENT_PID", raising=False)
-    return server
+    return jupyter_server_process
 
 
 @pytest.fixture
@@ -42,7 +31,6 @@ def client(connected: ServerProcess) -> Iterator[Client]:
     """A client of the server; whatever the test made there is gone afterwards."""
     with connect() as client:
         yield client
-    connected.close_runtimes()
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,10 @@ class Notebook:
 
 
 @pytest.fixture(scope="module")
-def kernel(server: ServerProcess) -> Iterator[Notebook]:
+def kernel(shared_server_process: ServerProcess) -> Iterator[Notebook]:
     manager = KernelManager(kernel_name="python3", transport="ipc")
     manager.kernel_spec.argv[0] = sys.executable
-    manager.start_kernel(env={**os.environ, URL_ENV: server.url, TOKEN_ENV: server.token})
+    manager.start_kernel(env={**os.environ, URL_ENV: shared_server_process.url, TOKEN_ENV: shared_server_process.token})
     client = manager.client()
     client.start_channels()
     try:
