@@ -46,6 +46,7 @@ class SandboxHandler(ExtensionHandlerMixin, APIHandler):
         self._pieces: list[bytes] = []
         self._received = 0
         self._limit = 0
+        self._refusal: SandboxError | web.HTTPError | None = None
         self._pump: asyncio.Task[None] | None = None
         self._gone = False
 
@@ -83,20 +84,36 @@ class SandboxHandler(ExtensionHandlerMixin, APIHandler):
     # -- the request comes in
 
     async def prepare(self) -> None:  # type: ignore[override]  # as Jupyter's own APIHandler
-        """Sign in, then find the route; the body has not been read yet."""
-        await super().prepare()
-        if self.request.method == "OPTIONS":
-            return
-        if self.current_user is None:
-            raise _unauthorized()
-        self._route, self._arguments = routes.find(str(self.request.method), self._raw_path)
-        self._limit = self.app.max_file_bytes if self._route.raw else self.app.max_json_bytes
-        # A body that is somewhat too large is read and dropped, so that its sender gets to see the answer.
-        most = max(self._limit, self.app.max_file_bytes)
+        """Sign in, then find the route; the body has not been read yet.
+
+        A request that is refused here while its body is on the way is answered once that is read and dropped: an
+        answer before it would cut the connection, and the caller would see that instead.
+        """
+        most = max(self.app.max_json_bytes, self.app.max_file_bytes)
         self.request.connection.set_max_body_size(most)  # type: ignore[union-attr]
-        length = self.request.headers.get("Content-Length", "")
-        if length.isdecimal() and (len(length) > 18 or int(length) > most):
+        announced = self._announced_length()
+        try:
+            await super().prepare()
+            if self.request.method == "OPTIONS":
+                return
+            if self.current_user is None:
+                raise _unauthorized()
+            self._route, self._arguments = routes.find(str(self.request.method), self._raw_path)
+        except (SandboxError, web.HTTPError) as error:
+            if self.request.method == "OPTIONS" or not 0 < announced <= most:
+                raise
+            self._refusal = error
+            return
+        self._limit = self.app.max_file_bytes if self._route.raw else self.app.max_json_bytes
+        if announced > most:
             raise self._too_large()
+
+    def _announced_length(self) -> float:
+        """Bytes of the body by its headers; 1 for a body of unknown length."""
+        if "Transfer-Encoding" in self.request.headers:
+            return 1
+        length = self.request.headers.get("Content-Length", "")
+        return float(length) if length.isdecimal() else 0
 
     @property
     def _raw_path(self) -> str:
@@ -153,6 +170,8 @@ class SandboxHandler(ExtensionHandlerMixin, APIHandler):
         await self._respond()
 
     async def _respond(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
         assert self._route is not None  # noqa: S101 - prepare found it, or raised
         body = self._body()
         with self.app.activity.request():
@@ -288,7 +307,9 @@ class SandboxHandler(ExtensionHandlerMixin, APIHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Every error is ``{"code", "message", "remedy", "context"}``."""
-        exception = (kwargs.get("exc_info") or (None, None, None))[1]
+        exception = self._refusal or (kwargs.get("exc_info") or (None, None, None))[1]
+        if isinstance(exception, web.HTTPError):
+            status_code = exception.status_code
         error = http.to_error(exception, status_code)
         self.set_status(error.http_status if isinstance(exception, SandboxError) else status_code)
         if isinstance(error, Unauthorized):

@@ -75,6 +75,22 @@ def test_everything_outlives_the_server(jupyter_server_process, end):
     assert nodes == {runtime: None, taken: runtime, kid: taken}
 
 
+def test_a_running_cell_outlives_the_server(jupyter_server_process):
+    server = jupyter_server_process
+    runtime = create(server, "exp")
+    code = "import os, time\nprint('begun', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nx = 5"
+    with server.client() as client, client.stream("POST", f"runtimes/{runtime}/cells", json={"code": code}) as answer:
+        lines = answer.iter_lines()
+        assert "begun" in next(lines)
+        assert server.stop() == 0
+        last = json.loads(next(lines))
+        assert (last["event"], last["error"]["code"]) == ("failed", "ServerUnavailable")
+    server.start()
+    with server.client() as client:
+        client.put(f"runtimes/{runtime}/files/go", content=b"").raise_for_status()
+    assert cell(server, runtime, "print(x)") == "5\n"
+
+
 def environment_of(mark: str) -> dict[str, str]:
     """The environment that the process whose command line has ``mark`` in it was started with."""
     for line in Path("/proc").glob("[0-9]*/cmdline"):

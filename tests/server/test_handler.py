@@ -148,6 +148,17 @@ async def test_no_token_gets_into_the_log(server, caplog):
         assert secret not in caplog.text
 
 
+async def test_a_refusal_reaches_a_caller_that_is_still_sending(server):
+    body = b"x" * 5_000_000
+    stranger = await server.stranger()
+    error(await stranger.put("runtimes/x/files/f", content=body), 401, "Unauthorized")
+    error(await stranger.post("runtimes", content=body, headers={"Host": "evil.example"}), 403, "Forbidden")
+    error(await server.client.post("nothing", content=body), 404, "NotFound")
+    error(await server.client.put("runtimes", content=body), 405, "MethodNotAllowed")
+    browser = await signed_in(server)
+    error(await browser.put("runtimes/x/files/f", content=body), 403, "Forbidden")
+
+
 # -- what is asked
 
 
