@@ -11,12 +11,16 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
 from . import descriptors
 from .not_captured import Row, row
 from .sessions import command_line
+from .threads import CodeMap, run_times
+
+_SAFE_OWNERS = ("openblas",)
+"""Libraries that start their threads anew in a fork by themselves."""
 
 _WRITABLE_SHARED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) .w.s \S+ \S+ \S+ *(.*)$", re.MULTILINE)
 
@@ -43,13 +47,20 @@ def scan(root: str, *, ours: Collection[int] = (), own_pids: Collection[int] = (
     return list({(each["kind"], each["what"]): each for each in rows}.values())
 
 
-def quiescent(*, own_pids: Collection[int] = ()) -> bool:
+def quiescent(run_times_before: Mapping[int, int], *, own_pids: Collection[int] = ()) -> bool:
     """
-    Whether nothing but the calling thread can change this process's memory or files: no other thread, no live child.
+    Whether nothing but the calling thread can have changed this process's memory or files since an earlier moment.
 
     Tasks of an event loop are the caller's business.
+
+    Args:
+        run_times_before: `threads.run_times` at that moment, when no thread was Python's; a thread of a library that
+            has not run since has changed nothing.
+        own_pids: Child processes of the agent itself.
+
     """
-    if len(os.listdir("/proc/self/task")) > 1:
+    now = run_times()
+    if threading.active_count() > 1 or now != run_times_before or -1 in now.values():
         return False
     return not any(alive for pid, alive in _child_pids() if pid not in own_pids)
 
@@ -63,15 +74,15 @@ def _python_threads() -> Iterator[Row]:
 
 def _native_threads() -> Iterator[Row]:
     known = {thread.native_id for thread in threading.enumerate()} | {threading.get_native_id(), os.getpid()}
-    names: Counter[str] = Counter()
-    for task in os.listdir("/proc/self/task"):
-        if int(task) not in known:
-            with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/self/task/{task}/comm", "rb") as file:
-                names[file.read().decode("utf-8", "replace").strip()] += 1
-    if names:
-        count = names.total()
-        named = ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in sorted(names.items()))
-        yield row("native-thread", f"{count} thread{'s' if count > 1 else ''} of native code ({named})")
+    unknown = [int(task) for task in os.listdir("/proc/self/task") if int(task) not in known]
+    if not unknown:
+        return
+    code = CodeMap()
+    owners = Counter(os.path.basename(code.owner(thread) or "") for thread in unknown)
+    for owner, count in sorted(owners.items()):
+        if not any(name in owner for name in _SAFE_OWNERS):
+            threads = f"{count} thread{'s' if count > 1 else ''} of "
+            yield row("native-thread", threads + (owner or "native code"))
 
 
 def _children(own_pids: Collection[int]) -> Iterator[Row]:

@@ -12,6 +12,7 @@ import os
 import selectors
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from .errors import AgentError
 from .frames import BrokenFrame, Channel, Frame, FrameDecoder, encode_op
 from .journal import JournalWriter
 from .sockets import listen_in
+from .threads import run_times
 
 LINK = "link"
 _WAKE_EVERY_NS = 10_000_000  # output is worth a context switch of the reader at most every 10 ms
@@ -75,6 +77,8 @@ class Worker:
         self._woken_ns = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._outside: Callable[[], None] | None = None
+        # Of the other threads, at the last checkpoint; None when some of them were the user's own.
+        self._run_times: dict[int, int] | None = {}
         self._children: dict[int, int] = {}  # pid of a process of ours -> pidfd
         self.on_checkpoint: Callable[[Worker, dict[str, Any]], dict[str, Any] | None] | None = None
         self.interpreter: Interpreter = _make_interpreter(self)
@@ -130,6 +134,7 @@ class Worker:
             self._journal.close()
         self._connection = self._listener = self._journal = None
         self._tasks.clear()
+        self._run_times = {}
         for descriptor in self._children.values():
             os.close(descriptor)
         self._children.clear()
@@ -230,6 +235,7 @@ class Worker:
         except OSError as error:
             answer = {"error": AgentError("ProviderError", f"The fork failed: {error.strerror}").to_dict()}
         if answer is not None:  # None: this process is a fork of the one that was asked
+            self._run_times = run_times() if threading.active_count() == 1 else None
             self._answer(request, answer)
 
     # What it does
@@ -240,11 +246,16 @@ class Worker:
         return bool(self._tasks)
 
     def quiescent(self) -> bool:
-        """Whether nothing in this process could have changed its state since the last cell ended."""
+        """Whether nothing but cells can have changed this process's state since its last checkpoint (or its start)."""
         self.reap_children()
         if not self.busy:
             self.interpreter.settle()
-        return not self.busy and not asyncio.all_tasks(self.loop) and inventory.quiescent(own_pids=self.own_children)
+        return (
+            not self.busy
+            and not asyncio.all_tasks(self.loop)
+            and self._run_times is not None
+            and inventory.quiescent(self._run_times, own_pids=self.own_children)
+        )
 
     def watch_child(self, pid: int) -> None:
         """Reap a child of ours (not the user's) when it ends."""
