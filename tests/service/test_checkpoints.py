@@ -405,9 +405,13 @@ async def test_a_snapshot_is_not_deleted_while_it_is_read(plane: Plane) -> None:
     forking = asyncio.create_task(plane.fork("a", "kid"))
     await gate.entered.wait()
     deleting = asyncio.create_task(plane.delete_snapshot(taken.checkpoint_id))
-    with pytest.raises(SnapshotDeleted):  # who comes later sees it go
+
+    async def fork_until_refused() -> None:
         while True:
             await plane.fork("a")
+
+    with pytest.raises(SnapshotDeleted):  # who comes later sees it go
+        await fork_until_refused()
     assert not deleting.done()
     gate.open.set()
     await forking
