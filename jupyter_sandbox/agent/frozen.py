@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+from contextlib import suppress
 from typing import Any
 
 from .errors import AgentError
@@ -75,7 +76,6 @@ def _freeze_fork(
         _silence()
         unshare(held.files)
         listener = listen_in(directory, FROZEN)
-        write_identity(directory)
         _say(report, {})
         _leave_the_family(directory)
     except BaseException as error:  # noqa: BLE001 - this fork must never run on as a second source
@@ -89,12 +89,9 @@ def _leave_the_family(directory: str) -> None:
 
     A second fork before that answer would do it too, and would make the source wait twice as long.
     """
-    try:
-        pid = os.fork()
-    except OSError:
-        return  # no memory for it: stay where we are, which works as well
-    if pid:
-        os._exit(0)
+    with suppress(OSError):  # no memory for it: stay where we are, which works as well
+        if os.fork():
+            os._exit(0)
     write_identity(directory)
 
 

@@ -225,6 +225,7 @@ class KernelInterpreter:
         self.kernel.io_loop = ioloop.IOLoop.current()
         self.kernel._control_lock = asyncio.Lock()
         self.kernel.shell.exit_now = False
+        self._app.log.setLevel(self._app.log_level)  # else each message is formatted for handlers that drop it
         # Log lines belong to the engine's log, not to a cell's output.
         self._log = os.fdopen(os.dup(2), "w", buffering=1)
         for handler in self._app.log.handlers:

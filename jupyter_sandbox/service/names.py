@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from jupyter_sandbox.errors import CheckpointNotFound, CheckpointPinned, RuntimeNotFound
-from jupyter_sandbox.models import SessionRecord
+from jupyter_sandbox.models import SessionLifecycleStatus, SessionRecord
 from jupyter_sandbox.service import lineage
 from jupyter_sandbox.store import checkpoints, names, sessions
 from jupyter_sandbox.store.checkpoints import StoredCheckpoint
@@ -70,7 +70,7 @@ def movable_checkpoint(connection: sa.Connection, name: str, runtime_id: str) ->
     if holder is None:
         return None
     stored = checkpoints.get(connection, holder.id) if holder.kind == "checkpoint" else None
-    if stored is None or lineage.root(stored.record.runtime_id) != lineage.root(runtime_id):
+    if stored is None or not _same_lineage(connection, stored.record.runtime_id, runtime_id):
         raise names.taken(name, holder)
     if stored.record.pinned:
         raise CheckpointPinned(
@@ -91,7 +91,28 @@ def replaceable_runtime(connection: sa.Connection, name: str, source_runtime_id:
     if holder is None:
         return None
     session = sessions.get(connection, holder.id) if holder.kind == "runtime" else None
-    same = session is not None and lineage.root(session.session_id) == lineage.root(source_runtime_id)
-    if not same or holder.id == source_runtime_id:
+    if (
+        session is None
+        or not _same_lineage(connection, session.session_id, source_runtime_id)
+        or holder.id == source_runtime_id
+    ):
         raise names.taken(name, holder)
     return session
+
+
+def _same_lineage(connection: sa.Connection, old: str, new: str) -> bool:
+    """Whether a name of ``old`` may go to something of ``new``.
+
+    A root that was closed and created again under the same name goes on with the lineage of the closed one: that is
+    what running a whole notebook again does.
+    """
+    if lineage.root(old) == lineage.root(new):
+        return True
+    before, after = (sessions.get(connection, lineage.root(runtime_id)) for runtime_id in (old, new))
+    return (
+        before is not None
+        and after is not None
+        and before.status is SessionLifecycleStatus.closed
+        and before.name is not None
+        and before.name == after.name
+    )

@@ -11,8 +11,6 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from nbformat.v4 import output_from_msg
-
 from jupyter_sandbox.engines.base import Backend
 from jupyter_sandbox.engines.fork.link import Message, WorkerLink
 from jupyter_sandbox.engines.fork.ops import OpsClient
@@ -36,8 +34,7 @@ from jupyter_sandbox.models import (
     TempPathRequest,
 )
 
-_NBFORMAT_OUTPUTS = {"stream", "display_data", "execute_result", "error"}
-_OTHER_OUTPUTS = {"update_display_data", "clear_output"}
+_OUTPUTS = {"stream", "display_data", "execute_result", "error", "update_display_data", "clear_output"}
 
 
 class ForkBackend(Backend):
@@ -73,10 +70,8 @@ class ForkBackend(Backend):
         async with aclosing(self.link.converse("execute_request", content)) as messages:
             async for message in messages:
                 kind = message["msg_type"]
-                if kind in _NBFORMAT_OUTPUTS:
+                if kind in _OUTPUTS:
                     yield CellOutput(output=_output(message))
-                elif kind in _OTHER_OUTPUTS:
-                    yield CellOutput(output={"output_type": kind, **message["content"]})
                 elif kind == "execute_reply":
                     reply = message["content"]
         error = None
@@ -178,11 +173,13 @@ class ForkBackend(Backend):
 
 
 def _output(message: Message) -> dict[str, Any]:
-    if message["msg_type"] == "stream":
-        return {"output_type": "stream", **message["content"]}
-    output = dict(output_from_msg(message))
-    if message["content"].get("transient"):
-        output["transient"] = message["content"]["transient"]  # the display id, which a later update names
+    """A message's content as an nbformat output, and ``transient`` where there is one: a later update names its id.
+
+    By hand, for nbformat's own function validates each output against a JSON schema: 1 ms where a cell takes 3.
+    """
+    output = {"output_type": message["msg_type"], **message["content"]}
+    if not output.get("transient"):
+        output.pop("transient", None)
     return output
 
 

@@ -134,10 +134,15 @@ class ForkEngine(Engine):
         directory = self._layout.frozen_dir(snapshot_id)
         directory.mkdir(mode=0o700)
         try:
-            answer = await live.link.request("checkpoint", directory=str(directory), state_dir=str(self._layout.root))
-            copied = None
-            if live.own_files:
-                copied = await _copy(Path(live.cwd), files_dir(directory))
+            # Both at once: the worker is idle, and nothing else of ours writes.
+            copying = asyncio.create_task(self._copy_files(live, directory))
+            try:
+                answer = await live.link.request(
+                    "checkpoint", directory=str(directory), state_dir=str(self._layout.root)
+                )
+            finally:
+                await asyncio.wait({copying})
+            copied = await copying
             rows = [NotCaptured.model_validate(row) for row in [*answer["not_captured"], *await live.background()]]
         except BaseException:
             await asyncio.shield(self._remove_snapshot(directory))
@@ -276,6 +281,9 @@ class ForkEngine(Engine):
         backend = ForkBackend(backend_id, directory, cwd, own_files=own_files, link=link, ops=ops)
         self._backends[backend_id] = backend
         return backend
+
+    async def _copy_files(self, live: ForkBackend, directory: Path) -> int | None:
+        return await _copy(Path(live.cwd), files_dir(directory)) if live.own_files else None
 
     async def _remove_snapshot(self, directory: Path) -> None:
         process = identity(directory)
