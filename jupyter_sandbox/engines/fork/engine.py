@@ -286,9 +286,9 @@ class ForkEngine(Engine):
         return await _copy(Path(live.cwd), files_dir(directory)) if live.own_files else None
 
     async def _remove_snapshot(self, directory: Path) -> None:
-        process = identity(directory)
         with suppress(CheckpointLost, ProviderError):  # it ends without an answer, or had ended
             await ask_frozen(directory, {"op": "drop"})
+        process = identity(directory)
         if process is not None:
             await asyncio.to_thread(wait_gone, [process])
         await asyncio.to_thread(remove_tree, str(directory))

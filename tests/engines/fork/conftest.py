@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import shutil
 
 import pytest
+import pytest_asyncio
 
 from jupyter_sandbox.engines.base import Child
 from jupyter_sandbox.engines.fork import ForkEngine
 from jupyter_sandbox.errors import SandboxError
-from jupyter_sandbox.models import CellDone, CellOutput, CellRequest, RuntimeCreateRequest, new_id
+from jupyter_sandbox.models import BackendCheckpointRef, CellDone, CellOutput, CellRequest, RuntimeCreateRequest, new_id
 from tests.support.processes import wait_until_gone
 
 
@@ -21,22 +23,47 @@ def state_dir(tmp_path_factory):
     assert wait_until_gone(directory) == []
 
 
-@pytest.fixture
-async def engine(state_dir):
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def shared_engine(state_dir):
+    """One engine for all tests here, so that its template is started once."""
     engine = ForkEngine()
     await engine.start(state_dir)
     yield engine
+    await engine.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def engine(shared_engine):
+    yield shared_engine
+    await clear(shared_engine)
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def own_lab(tmp_path):
+    """For tests that stop their engine."""
+    directory = tmp_path / "state"
+    directory.mkdir(mode=0o700)
+    engine = ForkEngine()
+    await engine.start(directory)
+    yield Lab(engine)
+    heir = ForkEngine()
+    await heir.start(directory)
+    await clear(heir)
+    await heir.stop()
+    shutil.rmtree(directory)
+    assert await asyncio.to_thread(wait_until_gone, directory) == []
+
+
+async def clear(engine):
+    """End all that a test made."""
     inventory = await engine.inspect()
     for backend_id in inventory.backends:
         await engine.release(backend_id)
     for snapshot_id in inventory.snapshots:
         await engine.delete_snapshot(reference(snapshot_id))
-    await engine.stop()
 
 
 def reference(snapshot_id):
-    from jupyter_sandbox.models import BackendCheckpointRef
-
     return BackendCheckpointRef(engine="fork", provider_snapshot_id=snapshot_id)
 
 

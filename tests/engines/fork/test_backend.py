@@ -6,6 +6,7 @@ import tarfile
 from contextlib import suppress
 
 import pytest
+import pytest_asyncio
 
 from jupyter_sandbox.errors import InvalidRequest, PathNotFound, ProviderError, RuntimeFailed
 from jupyter_sandbox.models import (
@@ -21,8 +22,10 @@ from jupyter_sandbox.models import (
 )
 from tests.engines.fork.conftest import text_of
 
+pytestmark = pytest.mark.asyncio(loop_scope="package")
 
-@pytest.fixture
+
+@pytest_asyncio.fixture(loop_scope="package")
 async def backend(lab):
     return await lab.create()
 
@@ -143,7 +146,8 @@ async def test_an_interrupt_reaches_the_children_of_the_cell(lab, backend):
     await anext(events)
     await backend.interrupt()
     assert [event async for event in events][-1].status == "error"
-    assert await lab.run(backend, "print(process.wait())") == "-2\n"
+    # It is gone; its exit code may be lost when the interrupt comes between waitpid and Popen's taking it.
+    assert await lab.run(backend, "print(process.wait() in {-2, 0})") == "True\n"
 
 
 async def test_much_output_comes_whole(lab, backend):

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
 import sys
 from pathlib import Path
@@ -13,8 +11,12 @@ from jupyter_sandbox.agent.processes import process_id
 from jupyter_sandbox.engines.base import Child
 from jupyter_sandbox.engines.fork import ForkEngine
 from jupyter_sandbox.engines.fork.ending import wait_gone
+from jupyter_sandbox.engines.fork.layout import identity
 from jupyter_sandbox.errors import CheckpointLost, InvalidRequest, RuntimeFailed, SessionBusy
 from jupyter_sandbox.models import ExecRequest, RuntimeCreateRequest, new_id
+from tests.engines.fork.conftest import Lab
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 PREPARE = """
 import sqlite3
@@ -234,11 +236,11 @@ async def test_a_killed_frozen_process_is_noticed_by_inspect(lab, state_dir):
     source = await lab.create()
     snapshot = await lab.checkpoint(source)
     directory = state_dir / "frozen" / snapshot.ref.provider_snapshot_id
-    for _ in range(200):  # its last pid is noted when it has left the source's family
-        os.kill(json.loads((directory / "process.json").read_text())["pid"], signal.SIGKILL)
-        if not (await lab.engine.inspect()).snapshots:
-            break
-        await asyncio.sleep(0.01)
+    while (frozen := identity(directory)) is None:
+        await asyncio.sleep(0.01)  # it is noted when it has left the source's family
+    frozen.signal(signal.SIGKILL)
+    wait_gone([frozen])
+    assert (await lab.engine.inspect()).snapshots == frozenset()
     assert not directory.exists()
     with pytest.raises(CheckpointLost):
         await lab.fork(snapshot)
@@ -267,16 +269,16 @@ async def test_exit_in_a_cell_ends_the_runtime(lab):
     assert await source.died() == "its process ended by itself with exit code 0"
 
 
-async def test_a_new_server_adopts_what_an_old_one_left(lab, state_dir):
-    source = await lab.create()
-    await lab.run(source, "x = 41")
-    snapshot = await lab.checkpoint(source)
-    await lab.engine.stop()
+async def test_a_new_server_adopts_what_an_old_one_left(own_lab, tmp_path):
+    source = await own_lab.create()
+    await own_lab.run(source, "x = 41")
+    snapshot = await own_lab.checkpoint(source)
+    await own_lab.engine.stop()
     heir = ForkEngine()
-    await heir.start(state_dir)
+    await heir.start(tmp_path / "state")
     assert (await heir.inspect()).backends == {source.backend_id}
     adopted = await heir.adopt(source.backend_id)
-    other = type(lab)(heir)
+    other = Lab(heir)
     assert await other.run(adopted, "print(x + 1)") == "42\n"
     assert await other.run(await other.fork(snapshot), "print(x)") == "41\n"
     assert [event.text async for event in adopted.exec(ExecRequest(argv=("echo", "hi"))) if hasattr(event, "text")] == [
@@ -285,28 +287,30 @@ async def test_a_new_server_adopts_what_an_old_one_left(lab, state_dir):
     await heir.stop()
 
 
-async def test_what_a_cell_says_while_no_server_is_there_is_not_lost_work(lab, state_dir):
-    source = await lab.create()
-    running = asyncio.create_task(lab.run(source, "import time; time.sleep(1); done = True; print('x' * 5_000_000)"))
+async def test_what_a_cell_says_while_no_server_is_there_is_not_lost_work(own_lab, tmp_path):
+    source = await own_lab.create()
+    running = asyncio.create_task(
+        own_lab.run(source, "import time; time.sleep(1); done = True; print('x' * 5_000_000)")
+    )
     await asyncio.sleep(0.3)
     running.cancel()
-    await lab.engine.stop()
+    await own_lab.engine.stop()
     heir = ForkEngine()
-    await heir.start(state_dir)
+    await heir.start(tmp_path / "state")
     adopted = await heir.adopt(source.backend_id)
-    assert await type(lab)(heir).run(adopted, "print(done)") == "True\n"
+    assert await Lab(heir).run(adopted, "print(done)") == "True\n"
     await heir.stop()
 
 
-async def test_adopting_what_died_says_so(lab, state_dir):
-    source = await lab.create()
-    pid = int(await lab.run(source, "import os; print(os.getpid())"))
-    await lab.engine.stop()
+async def test_adopting_what_died_says_so(own_lab, tmp_path):
+    source = await own_lab.create()
+    pid = int(await own_lab.run(source, "import os; print(os.getpid())"))
+    await own_lab.engine.stop()
     worker = process_id(pid)
     worker.signal(signal.SIGKILL)
     wait_gone([worker])
     heir = ForkEngine()
-    await heir.start(state_dir)
+    await heir.start(tmp_path / "state")
     with pytest.raises(RuntimeFailed):
         await heir.adopt(source.backend_id)
     await heir.stop()
