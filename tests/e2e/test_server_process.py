@@ -75,10 +75,13 @@ def test_everything_outlives_the_server(jupyter_server_process, end):
     assert nodes == {runtime: None, taken: runtime, kid: taken}
 
 
-def test_a_running_cell_outlives_the_server(jupyter_server_process):
+def test_a_running_cell_outlives_the_server(jupyter_server_process, tmp_path):
     server = jupyter_server_process
     runtime = create(server, "exp")
-    code = "import os, time\nprint('begun', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nx = 5"
+    go = tmp_path / "go"
+    code = (
+        f"import os, time\nprint('begun', flush=True)\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nx = 5"
+    )
     with server.client() as client, client.stream("POST", f"runtimes/{runtime}/cells", json={"code": code}) as answer:
         lines = answer.iter_lines()
         assert "begun" in next(lines)
@@ -86,8 +89,7 @@ def test_a_running_cell_outlives_the_server(jupyter_server_process):
         last = json.loads(next(lines))
         assert (last["event"], last["error"]["code"]) == ("failed", "ServerUnavailable")
     server.start()
-    with server.client() as client:
-        client.put(f"runtimes/{runtime}/files/go", content=b"").raise_for_status()
+    go.touch()
     assert cell(server, runtime, "print(x)") == "5\n"
 
 
