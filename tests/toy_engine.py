@@ -403,6 +403,7 @@ class ToyEngine(Engine):
         self.snapshots: dict[str, Frozen] = {}
         self.calls: list[str] = []
         self.state_dir = Path()
+        self._gates: list[Gate] = []
         self._faults: defaultdict[str, deque[BaseException | Gate]] = defaultdict(deque)
 
     # -- faults
@@ -415,7 +416,13 @@ class ToyEngine(Engine):
         """The next ``call`` waits at the gate."""
         gate = Gate()
         self._faults[call].append(gate)
+        self._gates.append(gate)
         return gate
+
+    def open_gates(self) -> None:
+        """Let everything go on that is held, so that a failed test ends."""
+        for gate in self._gates:
+            gate.open.set()
 
     async def enter(self, call: str) -> None:
         """Every method of engine and backends comes through here first."""

@@ -105,6 +105,11 @@ class Plane:
             if fits(summary):
                 return summary
 
+    async def settle(self) -> None:
+        """Let calls that were begun come as far as they can: each asks the store, which answers in order."""
+        for _ in range(10):
+            await self.cp.runtimes()
+
     def snapshots_taken(self) -> int:
         return self.toy.calls.count("checkpoint")
 
@@ -119,4 +124,6 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     made = Plane(tmp_path / "store")
     await made.open()
     yield made
+    made.toy.open_gates()
+    made.files_only.open_gates()
     await made.cp.aclose()

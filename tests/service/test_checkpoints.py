@@ -165,8 +165,8 @@ async def test_a_write_that_began_before_the_snapshot_and_ends_after_it_leaves_i
     first = asyncio.create_task(plane.checkpoint("exp", "a"))
     await first_gate.entered.wait()
     second = asyncio.create_task(plane.checkpoint("exp", "b"))
+    await plane.settle()  # it waits for its turn
     writing = plane.toy.hold("write_bytes")
-    await plane.until("exp", lambda r: r.busy_with == "checkpoint")
     write = asyncio.create_task(plane.cp.write_bytes("exp", "late", b"1"))
     await writing.entered.wait()
     first_gate.open.set()

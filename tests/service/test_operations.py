@@ -48,12 +48,15 @@ async def test_failure_takes_back_in_reverse_and_one_failed_step_does_not_stop_t
         if name == "b":
             raise ProviderError("stuck")
 
-    with pytest.raises(ZeroDivisionError):
+    async def failing() -> None:
         async with operation(store, "create") as op:
             await op.intend(engine="toy", durable=False)
             for name in ("a", "b", "c"):
                 op.undo(lambda name=name: step(name))
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await failing()
     assert done == ["c", "b", "a"]
     assert await store.run(rows) == [("create", "failed")]
 
@@ -64,12 +67,15 @@ async def test_what_is_committed_is_not_taken_back(store: Store) -> None:
     async def step() -> None:
         done.append(1)
 
-    with pytest.raises(ProviderError):
+    async def failing() -> None:
         async with operation(store, "create") as op:
             await op.intend(engine="toy", durable=False)
             op.undo(step)
             await op.commit(lambda c: None)
             raise ProviderError("after")
+
+    with pytest.raises(ProviderError):
+        await failing()
     assert done == []
 
 

@@ -238,7 +238,7 @@ async def test_a_write_that_was_acknowledged_before_pause_is_in_it(plane: Plane)
     first = asyncio.create_task(plane.checkpoint("exp"))
     await taking.entered.wait()
     pausing = asyncio.create_task(plane.pause(runtime_id))  # it waits behind the checkpoint
-    await plane.until("exp", lambda r: r.busy_with == "checkpoint")
+    await plane.settle()
     writing = plane.toy.hold("write_bytes")
     write = asyncio.create_task(plane.cp.write_bytes("exp", "late.txt", b"late"))
     await writing.entered.wait()

@@ -91,7 +91,7 @@ async def test_the_lock_goes_with_its_process_and_not_with_its_children(tmp_path
         "import asyncio, subprocess, sys; from pathlib import Path;"
         "from jupyter_sandbox.store.database import Store;"
         "asyncio.run(Store.open(Path(sys.argv[1])));"
-        "child = subprocess.Popen(['sleep', '60'], close_fds=False); print(child.pid, flush=True); sys.stdin.read()"
+        "null = subprocess.DEVNULL; child = subprocess.Popen(['sleep', '60'], close_fds=False, stdin=null, stdout=null); print(child.pid, flush=True); sys.stdin.read()"
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, str(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
