@@ -182,7 +182,10 @@ class Engine(ABC):
 
     @abstractmethod
     async def delete_snapshot(self, ref: BackendCheckpointRef) -> bool:
-        """Delete a snapshot; False when it was gone already. Backends made from it live on."""
+        """Delete a snapshot; False when it was gone already. Backends made from it live on.
+
+        What `inspect` listed and no row knows comes with our id as ``provider_snapshot_id`` and no payload.
+        """
 
     @abstractmethod
     async def release(self, backend_id: str) -> None:
