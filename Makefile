@@ -9,13 +9,16 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[test]'
 	touch $@
 
-.PHONY: demo record lab test test-slow lint clean
+.PHONY: demo record docs lab test test-slow lint clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m jupyter_sandbox.cli.demo
 
 record: $(VENV)/.ready
 	$(BIN)/python scripts/record.py
+
+docs: $(VENV)/.ready
+	$(BIN)/python scripts/http_docs.py
 
 lab: $(VENV)/.ready
 	$(BIN)/pip install --quiet --editable '.[lab]'
@@ -29,7 +32,6 @@ lint: $(VENV)/.ready
 
 test: lint
 	$(BIN)/python -m pytest -m "not slow"
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env notebooks -p no:cacheprovider
 
 test-slow: $(VENV)/.ready
 	$(BIN)/python -m pytest

@@ -123,7 +123,7 @@ class SandboxExtension(ExtensionApp):
 
     async def _live(self) -> bool:
         control = self.access.control
-        if control is None:
+        if control is None or not Path(self.store_dir).is_dir():  # a store that was removed holds nothing any more
             return False
         health = await control.health()
         return bool(health.live_runtimes or health.held_snapshots)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import wait_until_gone
+from tests.support.processes import end_store
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -36,11 +35,7 @@ def environment(tmp_path):
         "IPYTHONDIR": str(tmp_path / "ipython"),
         "JUPYTER_PLATFORM_DIRS": "1",
     }
-    server = store / "server.json"
-    if server.exists():
-        os.kill(json.loads(server.read_text())["pid"], 15)
-    shutil.rmtree(store, ignore_errors=True)
-    assert wait_until_gone(store) == []
+    end_store(store)
 
 
 def run(argv: list[str], environment: dict[str, str], tmp_path: Path, **kwargs) -> str:
@@ -74,11 +69,16 @@ def test_the_notebook_example(environment, tmp_path):
     assert "base" in output
 
 
-def test_the_recording_is_the_recorded_file():
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        from record import RECORDED, with_recording
-    finally:
-        sys.path.pop(0)
+def test_the_http_page_is_what_the_code_says(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    from http_docs import TARGET, page
+
+    assert TARGET.read_text() == page()
+
+
+def test_the_recording_is_the_recorded_file(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    from record import RECORDED, with_recording
+
     assert with_recording(README, RECORDED.read_text()) == README
     assert "All expectations held" in RECORDED.read_text()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import time
 from pathlib import Path
+
+from jupyter_sandbox.agent.processes import process_id
+from jupyter_sandbox.engines.fork.ending import wait_gone
+from jupyter_sandbox.rendezvous import read_server_info
 
 
 def processes_of(directory: Path) -> list[str]:
@@ -27,3 +33,13 @@ def wait_until_gone(directory: Path, timeout_s: float = 20) -> list[str]:
     while (left := processes_of(directory)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return left
+
+
+def end_store(store: Path) -> None:
+    """End the server of a store in order, remove the store, and wait until nothing that served it is left."""
+    info = read_server_info(store)
+    server = info and process_id(info.pid)
+    if server is not None and server.signal(signal.SIGTERM):
+        wait_gone([server])
+    shutil.rmtree(store, ignore_errors=True)
+    assert wait_until_gone(store) == []
