@@ -259,7 +259,10 @@ class Worker:
 
     def watch_child(self, pid: int) -> None:
         """Reap a child of ours (not the user's) when it ends."""
-        self._children[pid] = descriptor = os.pidfd_open(pid)
+        try:
+            self._children[pid] = descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return  # it has ended, and the user ignores SIGCHLD: the kernel reaped it
         self.loop.add_reader(descriptor, self.reap_children)
 
     def reap_children(self) -> None:

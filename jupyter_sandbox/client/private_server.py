@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -56,6 +55,7 @@ def start_private_server(
     Raises:
         ServerUnavailable: It ended or did not come up in time; the message holds the end of its log.
     """
+    _reap_ended()
     log = store / LOG_NAME
     try:
         process, offset = _start(command(store), store, log)
@@ -79,10 +79,23 @@ def start_private_server(
                 raise _failed(f"A private server did not answer within {timeout:.0f} s", log, offset)
             time.sleep(POLL_S)
     finally:
-        with warnings.catch_warnings():
-            # It outlives this object on purpose; the next Popen reaps it when it has ended.
-            warnings.simplefilter("ignore", ResourceWarning)
-            del process
+        if process.returncode is None:
+            process.returncode = 0  # it outlives us on purpose: Popen need not warn
+            _started.add(process.pid)
+
+
+_started: set[int] = set()
+"""Servers of this process that ran when we last looked."""
+
+
+def _reap_ended() -> None:
+    for pid in [*_started]:
+        try:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            ended = pid  # somebody else waited for it
+        if ended:
+            _started.discard(pid)
 
 
 def _start(command: list[str], store: Path, log: Path) -> tuple[subprocess.Popen[bytes], int]:

@@ -12,7 +12,7 @@ import pytest
 from jupyter_sandbox.engines.fork import ForkEngine
 from jupyter_sandbox.models import CompleteRequest, RuntimeCreateRequest, new_id
 from tests.engines.fork.conftest import Lab, text_of
-from tests.support.processes import wait_until_gone
+from tests.support.processes import remove, wait_until_gone
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +35,8 @@ async def lab(tmp_path_factory):
     for backend_id in (await engine.inspect()).backends:
         await engine.release(backend_id)
     await engine.stop()
-    import shutil
 
-    shutil.rmtree(directory)
+    remove(directory)
     assert await asyncio.to_thread(wait_until_gone, directory) == []
 
 

@@ -30,9 +30,9 @@ async def test_an_expression_that_never_ends(tmp_path):
 async def test_cancelling(tmp_path):
     (tmp_path / "f").write_text("a" * 60 + "\n")
     task = asyncio.create_task(search_apart(str(tmp_path), text="(a+)+b"))
-    while quiescent():
+    while quiescent({}):
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert quiescent()
+    assert quiescent({})

@@ -41,5 +41,11 @@ def end_store(store: Path) -> None:
     server = info and process_id(info.pid)
     if server is not None and server.signal(signal.SIGTERM):
         wait_gone([server])
-    shutil.rmtree(store, ignore_errors=True)
+    remove(store)
     assert wait_until_gone(store) == []
+
+
+def remove(directory: Path) -> None:
+    """Remove a directory in which processes may still write their last."""
+    while directory.exists():
+        shutil.rmtree(directory, ignore_errors=True)

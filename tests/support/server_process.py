@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 
 from jupyter_sandbox.rendezvous import store_token
 from tests.support.environment import process_environment
+from tests.support.processes import remove
 
 START_S = 60.0
 STOP_S = 30.0
@@ -139,7 +139,7 @@ class ServerProcess:
         """End it and all that it made: an engine's keeper ends when its store is gone."""
         self.close_runtimes()
         self.stop()
-        shutil.rmtree(self.store_dir)
+        remove(self.store_dir)
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,8 @@ class Templates:
 
     async def drop(self) -> None:
         """End all templates: they hold nothing that anybody could miss, and some memory."""
+        if not self._layout.templates.is_dir():
+            return  # the store was removed; the keeper ends what is left
         for directory in [*self._layout.templates.iterdir()]:
             with suppress(CheckpointLost, ProviderError):  # it ends without an answer, or had ended
                 await ask_frozen(directory, {"op": "drop"})

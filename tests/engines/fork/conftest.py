@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 
 import pytest
 import pytest_asyncio
@@ -10,7 +9,7 @@ from jupyter_sandbox.engines.base import Child
 from jupyter_sandbox.engines.fork import ForkEngine
 from jupyter_sandbox.errors import SandboxError
 from jupyter_sandbox.models import BackendCheckpointRef, CellDone, CellOutput, CellRequest, RuntimeCreateRequest, new_id
-from tests.support.processes import wait_until_gone
+from tests.support.processes import remove, wait_until_gone
 
 
 @pytest.fixture(scope="package")
@@ -19,7 +18,7 @@ def state_dir(tmp_path_factory):
     directory = tmp_path_factory.mktemp("fork")
     directory.chmod(0o700)
     yield directory
-    shutil.rmtree(directory)
+    remove(directory)
     assert wait_until_gone(directory) == []
 
 
@@ -50,7 +49,7 @@ async def own_lab(tmp_path):
     await heir.start(directory)
     await clear(heir)
     await heir.stop()
-    shutil.rmtree(directory)
+    remove(directory)
     assert await asyncio.to_thread(wait_until_gone, directory) == []
 
 
