@@ -16,13 +16,18 @@ HEAD = f"""# The HTTP API
 Below the base URL of any Jupyter server that has the package, or of `jupyter sandbox serve`, at `/{PREFIX}/`. Made from
 the code by `make docs`.
 
-Sign in with `Authorization: Bearer TOKEN`: Jupyter's own token, or the store's (in `token.json` of the store; kernels
-find it in `JUPYTER_SANDBOX_TOKEN`), which opens this API only. `{{ref}}` is an id or a name. Bodies are JSON objects; a
+Sign in with `Authorization: Bearer TOKEN`: Jupyter's own token, or the store's, which opens this API only (kernels find
+it in `JUPYTER_SANDBOX_TOKEN`, everybody else with the URL in `server.json` of the store). In a path `{{ref}}` is an id or
+a name; `runtime_id`, `checkpoint_id` and `session_id` in a body are ids, as answers give them. Bodies are JSON objects; a
 field that is not known is an error. POST, PATCH and DELETE may carry `Idempotency-Key`: a retry with the same key gets
 the first answer. *events* are JSON lines, sent as they come; the last one is `done`, or `failed` with an error body.
 
 ```sh
-curl -H "Authorization: Bearer $TOKEN" -d '{{"name": "exp"}}' http://127.0.0.1:8888/{PREFIX}/runtimes
+export URL=http://127.0.0.1:8888/{PREFIX} AUTH="Authorization: Bearer $TOKEN"   # of the server that you use
+curl -H "$AUTH" -d '{{"name": "exp"}}' $URL/runtimes
+curl -H "$AUTH" -d '{{"code": "x = 41"}}' $URL/runtimes/exp/cells
+curl -H "$AUTH" -d '{{"checkpoint": "base"}}' $URL/sandboxes/exp/checkpoint
+curl -H "$AUTH" -d '{{"name": "kid"}}' $URL/sandboxes/base/fork
 ```
 
 | method and path | fields (*required*) | answer |

@@ -83,7 +83,7 @@ def resume(app: App, name: str) -> None:
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--cascade", is_flag=True, help="Its children too, and their unpinned checkpoints.")
+@click.option("--cascade", is_flag=True, help="Its children too, and the unpinned checkpoints of all of them.")
 @with_app
 def close(app: App, names: tuple[str, ...], cascade: bool) -> None:
     """End runtimes; their checkpoints and forks stay.

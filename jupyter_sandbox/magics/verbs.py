@@ -97,7 +97,7 @@ class VerbMagics(Magics):
 
     @magic_arguments()
     @argument("runtime", nargs="?", metavar="RUNTIME", help="its name or id (default: the current one)")
-    @argument("--cascade", action="store_true", help="its children too, and their unpinned checkpoints")
+    @argument("--cascade", action="store_true", help="its children too, and the unpinned checkpoints of all of them")
     @line_magic
     @magic
     def close(self, line: str) -> Runtime:

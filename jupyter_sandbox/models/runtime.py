@@ -220,7 +220,9 @@ class RuntimeCloseRequest(Request):
     """``POST /api/v1/runtimes/close``."""
 
     runtime_id: RuntimeId
-    cascade: bool = Field(default=False, description="close its children and delete their unpinned checkpoints too")
+    cascade: bool = Field(
+        default=False, description="close its children too, and delete the unpinned checkpoints of all of them"
+    )
 
 
 class RuntimeResult(Record):

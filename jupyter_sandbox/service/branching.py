@@ -159,7 +159,7 @@ class Branching:
             async with core.alone(op, source.session_id, Event.checkpoint, writes=Writes.land) as session:
                 taken = await self._checkpoints.take(op, session, Wanted(), commits=False)
         except SessionBusy as error:
-            error.remedy = "Wait until it is idle (--wait), or fork its newest checkpoint (--from-head)"
+            error.remedy = "Wait until it is idle, or fork its newest checkpoint instead"
             raise
         op.kept()
         op.undo(lambda: self._take_back(taken.stored))

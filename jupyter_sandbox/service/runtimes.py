@@ -185,14 +185,16 @@ class Runtimes:
         async with core.operation("close") as op:
             if request.cascade:
                 for below in await core.store.run(lambda c: sessions.descendants(c, request.runtime_id)):
-                    await self._close_below(below)
+                    await self.close(RuntimeCloseRequest(runtime_id=below))
+                    await self._delete_checkpoints(below)
             session = await self._close(op, request.runtime_id)
+            if request.cascade:
+                await self._delete_checkpoints(session.session_id)
             timings = op.timings()
         return RuntimeResult(runtime=core.public(session), timings=timings)
 
-    async def _close_below(self, session_id: str) -> None:
-        """Close a descendant and delete its checkpoints, except those that are kept."""
-        await self.close(RuntimeCloseRequest(runtime_id=session_id))
+    async def _delete_checkpoints(self, session_id: str) -> None:
+        """Delete the checkpoints of a closed runtime, except those that are kept."""
         for stored in await self._core.store.run(lambda c: checkpoint_rows.of_runtime(c, session_id)):
             try:
                 await self._checkpoints.delete(stored.record.checkpoint_id)

@@ -140,7 +140,6 @@ def test_nothing_is_left_of_what_was_closed_and_deleted(jupyter_server_process, 
     engine = jupyter_server_process.store_dir / "engines" / "fork"
     assert len(list((engine / "live").iterdir())) == 2
     runtime.close(cascade=True)
-    sb.delete_checkpoint("base")
     assert list((engine / "live").iterdir()) == []
     assert list((engine / "frozen").iterdir()) == []
     assert _running("sleep 67", "sleep 68") == []

@@ -130,6 +130,7 @@ def test_close_forgets_the_current_one_only(run, exp, client):
 def test_close_with_what_came_from_it(run, exp, client):
     run("%checkpoint base\n%fork base --name a\n%close exp --cascade")
     assert list(client.runtimes.list()) == []
+    assert list(client.checkpoints()) == []
 
 
 def test_pin_and_prune(run, exp, client):

@@ -76,8 +76,7 @@ async def test_checkout_waits_for_an_idle_source_unless_allowed(plane: Plane) ->
     await plane.fork("base", "kid")  # a fork from a checkpoint does not care
     with pytest.raises(SessionBusy) as caught:
         await plane.fork("exp", "kid2")
-    assert "--wait" in caught.value.remedy
-    assert "--from-head" in caught.value.remedy
+    assert "Wait until it is idle, or fork its newest checkpoint" in caught.value.remedy
     gate.open.set()
     await cell
 
