@@ -45,6 +45,7 @@ def checkpoint(worker: Worker, request: dict[str, Any]) -> dict[str, Any] | None
     Raises:
         AgentError: The fork could not be made; the worker goes on as if nothing had been asked.
     """
+    _need_standard_descriptors()
     context = Checkpoint(worker)
     run(CHECKPOINT, context)
     ours = worker.own_descriptors
@@ -71,7 +72,7 @@ def _freeze_fork(
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        held = Held(worker, worker.root, os.getcwd(), open_files(ours), context.random_state)
+        held = Held(worker, worker.root, _current_directory(worker.root), open_files(ours), context.random_state)
         worker.detach()
         _silence()
         unshare(held.files)
@@ -101,6 +102,25 @@ def _say(report: int, value: dict[str, str]) -> None:
         os.close(report)
     except OSError:
         os._exit(1)  # it was said and closed before; there is nobody to tell
+
+
+def _need_standard_descriptors() -> None:
+    """A cell may have closed 0, 1 or 2; then the next pipe would get that number, and be overwritten."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+                os.close(null)
+
+
+def _current_directory(root: str) -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return root  # it was deleted; the inventory says so
 
 
 def _silence() -> None:

@@ -32,6 +32,10 @@ _RELEASE_EVERY = 1 << 22
 JOURNAL, STDOUT, STDERR = "journal", "stdout", "stderr"
 
 
+class JournalLost(Exception):
+    """The journal's descriptor is not the journal any more: the user's code closed it, and may have reused it."""
+
+
 class JournalWriter:
     """The worker's end. ``descriptors`` are the journal's, then those that stand for file descriptors 1 and 2."""
 
@@ -40,6 +44,7 @@ class JournalWriter:
         self._journal, self.stdout, self.stderr = (
             os.open(os.path.join(directory, name), flags, 0o600) for name in (JOURNAL, STDOUT, STDERR)
         )
+        self._identities = [(found.st_dev, found.st_ino) for found in map(os.fstat, self.descriptors)]
 
     @property
     def descriptors(self) -> tuple[int, int, int]:
@@ -50,8 +55,15 @@ class JournalWriter:
 
         Raises:
             OSError: The disk is full; nothing of the record is left.
+            JournalLost: The descriptors are somebody else's by now; nothing was written.
         """
-        marks = _MARKS.pack(os.fstat(self.stdout).st_size, os.fstat(self.stderr).st_size)
+        try:
+            found = [os.fstat(descriptor) for descriptor in self.descriptors]
+        except OSError as error:
+            raise JournalLost from error
+        if [(each.st_dev, each.st_ino) for each in found] != self._identities:
+            raise JournalLost
+        marks = _MARKS.pack(found[1].st_size, found[2].st_size)
         buffers: list[bytes | memoryview] = [marks, *encode(channel, parts)]
         wanted = sum([part.nbytes if isinstance(part, memoryview) else len(part) for part in buffers])
         if wanted < _SMALL or len(buffers) > _IOV_MAX:

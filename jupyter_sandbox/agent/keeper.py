@@ -28,7 +28,8 @@ class Keeper:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self._inode = os.stat(directory).st_ino
+        # Held open, so that its inode cannot be given to a directory that comes after it.
+        self._held = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._listener = listen_in(directory, KEEPER)
         self._clients: dict[int, tuple[socket.socket, FrameDecoder]] = {}
         self._poll = select.poll()
@@ -100,7 +101,7 @@ class Keeper:
 
     def _directory_is_there(self) -> bool:
         try:
-            return os.stat(self._directory).st_ino == self._inode
+            return os.path.samestat(os.stat(self._directory), os.fstat(self._held))
         except FileNotFoundError:
             return False
 

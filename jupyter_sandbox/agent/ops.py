@@ -123,7 +123,7 @@ class Ops:
             shell=arguments["shell"],
             root=self._root,
             cwd=arguments["cwd"] or ".",
-            env={**os.environ, **arguments["env"]},
+            env=arguments["env"],
             stdin=stdin if arguments["has_stdin"] else None,
             timeout_s=arguments["timeout_s"],
             on_output=on_output,

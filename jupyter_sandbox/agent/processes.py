@@ -6,10 +6,14 @@ import ctypes
 import json
 import os
 import signal
+from contextlib import suppress
 from typing import NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
 _EXITS = "exits"
+
+EXIT_CUT_OFF = 70
+"""The exit code of a worker that cannot be served any more (EX_SOFTWARE of sysexits.h)."""
 
 
 class ProcessId(NamedTuple):
@@ -100,11 +104,15 @@ def _note_exit(state_dir: str, pid: int, status: int, *, signaled: bool) -> None
     if identity is None:
         return
     directory = os.path.join(state_dir, _EXITS)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
     path = os.path.join(directory, f"{identity.pid}.{identity.start_time}")
-    with open(f"{path}.new", "w", encoding="ascii") as file:
-        json.dump({"status": status, "signaled": signaled}, file)
-    os.replace(f"{path}.new", path)
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(directory, 0o700)  # never its parent: a removed state directory stays removed
+        with open(f"{path}.new", "w", encoding="ascii") as file:
+            json.dump({"status": status, "signaled": signaled}, file)
+        os.replace(f"{path}.new", path)
+    except FileNotFoundError:
+        return  # the state directory is gone, and with it whoever would ask
 
 
 def exit_sentence(state_dir: str, identity: ProcessId) -> str | None:
@@ -116,6 +124,8 @@ def exit_sentence(state_dir: str, identity: ProcessId) -> str | None:
         os.unlink(path)
     except FileNotFoundError:
         return None
+    if not note["signaled"] and note["status"] == EXIT_CUT_OFF:
+        return "its code closed the descriptors that the runtime is served through"
     if not note["signaled"]:
         return f"its process ended by itself with exit code {note['status']}"
     name = signal.Signals(note["status"]).name

@@ -20,11 +20,19 @@ from typing import Any, Protocol
 from . import inventory
 from .errors import AgentError
 from .frames import BrokenFrame, Channel, Frame, FrameDecoder, encode_op
-from .journal import JournalWriter
+from .journal import JournalLost, JournalWriter
+from .processes import EXIT_CUT_OFF
 from .sockets import listen_in
 from .threads import run_times
 
 LINK = "link"
+WAKE = b"\0"
+"""On the link: there is something in the journal."""
+HANDLED = "handled"
+"""The event of an op frame: a message of the shell channel was handled to its end."""
+CANNOT_WRITE = b"!"
+"""On the link: there should be an answer in the journal, but it could not be written."""
+
 _WAKE_EVERY_NS = 10_000_000  # output is worth a context switch of the reader at most every 10 ms
 
 
@@ -89,18 +97,26 @@ class Worker:
         """Append a frame to the journal and tell the reader; dropped while the worker has no journal (at start)."""
         if self._journal is None:
             return
-        self._journal.append(channel, parts)
+        try:
+            self._journal.append(channel, parts)
+        except JournalLost:
+            os._exit(EXIT_CUT_OFF)
+        except OSError:
+            if channel is Channel.stream:
+                raise  # print() tells the user's code that the disk is full
+            self._send(CANNOT_WRITE)
+            return
         now = time.monotonic_ns()
         if channel is not Channel.stream or now - self._woken_ns > _WAKE_EVERY_NS:
             self._woken_ns = now
-            self._wake()
+            self._send(WAKE)
 
-    def _wake(self) -> None:
+    def _send(self, sign: bytes) -> None:
         connection = self._connection
         if connection is None:
             return
         try:
-            connection.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            connection.send(sign, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return  # it has bytes enough to wake up
         except OSError:
@@ -193,7 +209,7 @@ class Worker:
 
     def _dispatch(self, frame: Frame) -> None:
         if frame.channel is Channel.shell:
-            task = self.loop.create_task(self.interpreter.shell(frame.parts))
+            task = self.loop.create_task(self._shell(frame.parts))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif frame.channel is Channel.op:
@@ -204,6 +220,19 @@ class Worker:
                 answer = {"error": error.to_dict()}
             if answer is not None:
                 self._answer(request, answer)
+
+    async def _shell(self, parts: Sequence[bytes]) -> None:
+        """One message of the shell channel; that it was handled is said even when its reply was never sent.
+
+        An interrupt that comes when the user's code has just ended hits the kernel's own code, before its reply.
+        """
+        try:
+            await self.interpreter.shell(parts)
+        except KeyboardInterrupt:
+            pass  # nothing of the user's runs any more
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            self.say(Channel.op, encode_op({"event": HANDLED})[1:])
 
     def _operate(self, request: dict[str, Any]) -> dict[str, Any] | None:
         match request.get("op"):
@@ -295,7 +324,11 @@ class Worker:
     def serve(self) -> None:
         """Run until the process ends; forks of it come back here as runtimes of their own."""
         while True:
-            self.loop.run_forever()
+            try:
+                self.loop.run_forever()
+            except KeyboardInterrupt:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                continue  # it came between two cells
             outside, self._outside = self._outside, None
             if outside is not None:
                 outside()

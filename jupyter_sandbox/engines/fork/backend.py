@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,12 @@ from jupyter_sandbox.models import (
     TempPathRequest,
 )
 
+_INTERRUPTED: Message = {
+    "status": "error",
+    "ename": "KeyboardInterrupt",
+    "evalue": "the interrupt came when the cell had just ended",
+    "traceback": (),
+}
 _OUTPUTS = {"stream", "display_data", "execute_result", "error", "update_display_data", "clear_output"}
 
 
@@ -42,10 +48,20 @@ class ForkBackend(Backend):
 
     Attributes:
         own_files: Whether the working directory is the backend's own, so that checkpoints hold its files.
+        adopted: Whether an earlier server made it, and may have left a cell running in it.
     """
 
     def __init__(
-        self, backend_id: str, directory: Path, cwd: str, *, own_files: bool, link: WorkerLink, ops: OpsClient
+        self,
+        backend_id: str,
+        directory: Path,
+        cwd: str,
+        *,
+        own_files: bool,
+        link: WorkerLink,
+        ops: OpsClient,
+        environment: Callable[[], Awaitable[Mapping[str, str]]],
+        adopted: bool,
     ) -> None:
         self.backend_id = backend_id
         self.directory = directory
@@ -53,6 +69,8 @@ class ForkBackend(Backend):
         self.own_files = own_files
         self.link = link
         self.ops = ops
+        self.adopted = adopted
+        self._environment = environment
 
     # Cells
 
@@ -74,6 +92,7 @@ class ForkBackend(Backend):
                     yield CellOutput(output=_output(message))
                 elif kind == "execute_reply":
                     reply = message["content"]
+        reply = reply or _INTERRUPTED
         error = None
         if reply["status"] == "error":
             error = CellError(ename=reply["ename"], evalue=reply["evalue"], traceback=tuple(reply["traceback"]))
@@ -99,10 +118,10 @@ class ForkBackend(Backend):
                 if message["msg_type"] == "complete_reply":
                     reply = message["content"]
         return CompleteResult(
-            matches=tuple(reply["matches"]),
-            cursor_start=reply["cursor_start"],
-            cursor_end=reply["cursor_end"],
-            metadata=reply["metadata"],
+            matches=tuple(reply.get("matches", ())),
+            cursor_start=reply.get("cursor_start", position),
+            cursor_end=reply.get("cursor_end", position),
+            metadata=reply.get("metadata", {}),
         )
 
     # Commands
@@ -112,7 +131,7 @@ class ForkBackend(Backend):
         arguments: dict[str, Any] = {
             "argv": request.argv,
             "shell": request.shell,
-            "env": request.env,
+            "env": {**await self._environment(), **request.env},
             "cwd": request.cwd,
             "timeout_s": request.timeout_s,
             "has_stdin": request.stdin is not None,

@@ -38,6 +38,7 @@ from jupyter_sandbox.models import (
 )
 
 _PARALLEL = 8
+_PATIENCE_S = 5.0  # for an answer of a worker that should be idle
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -134,6 +135,8 @@ class ForkEngine(Engine):
         directory = self._layout.frozen_dir(snapshot_id)
         directory.mkdir(mode=0o700)
         try:
+            if live.adopted:
+                await live.link.request("hello", patience_s=_PATIENCE_S)  # it may run a cell that we know nothing of
             # Both at once: the worker is idle, and nothing else of ours writes.
             copying = asyncio.create_task(self._copy_files(live, directory))
             try:
@@ -274,11 +277,20 @@ class ForkEngine(Engine):
         async def known_environment() -> dict[str, str]:
             if environment is not None:
                 return environment
-            # An adopted worker is asked: values are kept in no file. It answers when its cell has ended.
-            return dict((await link.request("environment"))["environment"])
+            # An adopted worker is asked: values are kept in no file.
+            return dict((await link.request("environment", patience_s=_PATIENCE_S))["environment"])
 
-        ops = OpsClient(directory, cwd, self._keeper, known_environment)
-        backend = ForkBackend(backend_id, directory, cwd, own_files=own_files, link=link, ops=ops)
+        ops = OpsClient(directory, cwd, self._keeper, {MARK: backend_id})
+        backend = ForkBackend(
+            backend_id,
+            directory,
+            cwd,
+            own_files=own_files,
+            link=link,
+            ops=ops,
+            environment=known_environment,
+            adopted=environment is None,
+        )
         self._backends[backend_id] = backend
         return backend
 

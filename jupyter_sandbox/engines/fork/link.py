@@ -18,9 +18,9 @@ from jupyter_sandbox.agent.frames import BrokenFrame, Channel, Frame, encode, en
 from jupyter_sandbox.agent.journal import STDERR, STDOUT, JournalReader, RawOutput
 from jupyter_sandbox.agent.processes import ProcessId, exit_sentence
 from jupyter_sandbox.agent.sockets import connect_in
-from jupyter_sandbox.agent.worker import LINK
+from jupyter_sandbox.agent.worker import CANNOT_WRITE, HANDLED, LINK
 from jupyter_sandbox.engines.fork.errors import agent_error
-from jupyter_sandbox.errors import RuntimeFailed
+from jupyter_sandbox.errors import RuntimeFailed, SandboxError, SessionBusy, StorageFull
 
 _LOOK_EVERY_S = 0.05
 _NOTE_WAIT_S = 2.0
@@ -98,11 +98,17 @@ class WorkerLink:
 
     # Requests
 
-    async def request(self, op: str, **arguments: Any) -> dict[str, Any]:
+    async def request(self, op: str, *, patience_s: float | None = None, **arguments: Any) -> dict[str, Any]:
         """One request of ours, and its answer.
+
+        Args:
+            op: What is asked.
+            patience_s: Seconds after which a worker that does not answer counts as busy; None: wait for ever.
+            arguments: Of ``op``.
 
         Raises:
             SandboxError: The worker refuses.
+            SessionBusy: It does not answer: it runs a cell that began before this server did.
             RuntimeFailed: The worker ended.
         """
         number = next(self._ids)
@@ -110,7 +116,14 @@ class WorkerLink:
         self._answers[number] = answer
         try:
             await self._write(encode_op({"op": op, "id": number, **arguments}))
-            value = await answer
+            async with asyncio.timeout(patience_s):
+                value = await answer
+        except TimeoutError:
+            raise SessionBusy(
+                "The runtime is running a cell that began under an earlier server",
+                remedy="Wait until it ends, or interrupt it",
+                operation="cell",
+            ) from None
         finally:
             del self._answers[number]
         if "error" in value:
@@ -129,7 +142,7 @@ class WorkerLink:
         conversation = self._conversation = _Conversation(message["header"]["msg_id"])
         try:
             await self._write(encode(Channel.shell, self._session.serialize(message)))
-            while not isinstance(piece := await conversation.get(), RuntimeFailed):
+            while not isinstance(piece := await conversation.get(), SandboxError):
                 if piece is None:
                     return
                 yield piece
@@ -150,8 +163,21 @@ class WorkerLink:
     # What it says
 
     async def _follow(self) -> None:
-        while await self._reader.read(1 << 16):
+        while signs := await self._reader.read(1 << 16):
             self._poll(raw=False)
+            if CANNOT_WRITE in signs:
+                self._cannot_write()
+
+    def _cannot_write(self) -> None:
+        error = StorageFull(
+            "The runtime's answer could not be written: the disk is full",
+            remedy="Free some disk space; the runtime keeps its state",
+        )
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(error)
+        if self._conversation is not None:
+            self._conversation.fail(error)
 
     async def _look(self) -> None:
         """While a request runs: output that comes without a wake-up."""
@@ -179,6 +205,8 @@ class WorkerLink:
                 conversation.raw(item)
         elif item.channel is Channel.op:
             value = item.json()
+            if value.get("event") == HANDLED and conversation is not None:
+                conversation.handled()
             answer = self._answers.get(value.get("id", 0))
             if answer is not None and not answer.done():
                 answer.set_result(value)
@@ -247,7 +275,7 @@ class _Conversation:
 
     def __init__(self, msg_id: str) -> None:
         self._msg_id = msg_id
-        self._items: deque[Message | _Text | RuntimeFailed | None] = deque()
+        self._items: deque[Message | _Text | SandboxError | None] = deque()
         self._some = asyncio.Event()
         self._size = 0
         self._decoders: dict[str, codecs.IncrementalDecoder] = {
@@ -261,7 +289,7 @@ class _Conversation:
     def full(self) -> bool:
         return self._size > _MOST_WAITING
 
-    async def get(self) -> Message | RuntimeFailed | None:
+    async def get(self) -> Message | SandboxError | None:
         """The next message; None at the end."""
         while not self._items:
             self._some.clear()
@@ -272,7 +300,7 @@ class _Conversation:
             return item.message()
         return item
 
-    def _put(self, item: Message | _Text | RuntimeFailed | None) -> None:
+    def _put(self, item: Message | _Text | SandboxError | None) -> None:
         self._items.append(item)
         self._some.set()
 
@@ -305,5 +333,10 @@ class _Conversation:
         if self._replied and self._idle:
             self._put(None)
 
-    def fail(self, error: RuntimeFailed) -> None:
+    def handled(self) -> None:
+        """The worker is done with it: no reply comes any more, if none did."""
+        if self._started and not (self._replied and self._idle):
+            self._put(None)
+
+    def fail(self, error: SandboxError) -> None:
         self._put(error)

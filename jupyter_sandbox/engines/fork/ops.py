@@ -26,7 +26,7 @@ class OpsClient:
         directory: The backend's directory.
         root: Its working directory.
         keeper: Gives who starts the process.
-        environment: Gives the environment of its commands: the worker's own, at the first request.
+        mark: Stands in the environment of the process.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class OpsClient:
         directory: Path,
         root: str,
         keeper: Callable[[], Awaitable[KeeperClient]],
-        environment: Callable[[], Awaitable[Mapping[str, str]]],
+        mark: Mapping[str, str],
     ) -> None:
         self._directory = directory
         self._root = root
         self._keeper = keeper
-        self._environment = environment
+        self._mark = mark
         self._starting = asyncio.Lock()
 
     async def call(self, op: str, *binary: bytes, **arguments: Any) -> Frame:
@@ -114,7 +114,7 @@ class OpsClient:
                 return connection
             log = self._directory / "ops.log"
             argv = [sys.executable, str(AGENT), "ops", str(self._directory), self._root]
-            await (await self._keeper()).spawn(argv, await self._environment(), log)
+            await (await self._keeper()).spawn(argv, self._mark, log)
             deadline = asyncio.get_running_loop().time() + _START_S
             while (connection := await self._reach()) is None:
                 if asyncio.get_running_loop().time() > deadline:

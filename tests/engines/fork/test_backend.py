@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 import pytest_asyncio
 
-from jupyter_sandbox.errors import InvalidRequest, PathNotFound, ProviderError, RuntimeFailed
+from jupyter_sandbox.errors import InvalidRequest, PathNotFound, ProviderError, RuntimeFailed, StorageFull
 from jupyter_sandbox.models import (
     CellDone,
     CellOutput,
@@ -332,3 +332,49 @@ async def test_the_cell_that_kills_its_runtime_shows_its_last_words(backend):
         ):
             words += event.output["text"]
     assert words == "last words\n"
+
+
+async def test_an_interrupt_at_any_moment_of_a_cell_leaves_a_runtime_that_works(lab, backend):
+    await lab.run(backend, "import time")
+    for turn in range(60):
+        running = asyncio.create_task(lab.events(backend, "time.sleep(0.005)"))
+        await asyncio.sleep(turn * 0.0004)
+        await backend.interrupt()
+        done = (await asyncio.wait_for(running, 30))[-1]
+        assert done.status == "ok" or done.error.ename == "KeyboardInterrupt"
+    assert await asyncio.wait_for(lab.run(backend, "print('works')"), 30) == "works\n"
+
+
+async def test_a_cell_that_closes_every_descriptor_fails_its_runtime_and_writes_into_no_file(lab, backend):
+    code = "import os; os.closerange(3, 1000); files = [open(f'u{i}', 'w') for i in range(8)]; print('secret')"
+    with pytest.raises(RuntimeFailed, match="closed the descriptors"):
+        await asyncio.wait_for(lab.run(backend, code), 30)
+    assert [await backend.read_bytes(f"u{i}") for i in range(8)] == [b""] * 8
+
+
+async def test_an_answer_that_does_not_fit_on_the_disk_is_told_and_the_state_stays(lab, backend):
+    limit = "import resource; old = resource.getrlimit(resource.RLIMIT_FSIZE)[1]; x = 41\n"
+    code = limit + "resource.setrlimit(resource.RLIMIT_FSIZE, (100, old))"
+    with pytest.raises(StorageFull):
+        await asyncio.wait_for(lab.run(backend, code), 30)
+    lift = "resource.setrlimit(resource.RLIMIT_FSIZE, (old, old))"
+    with pytest.raises(StorageFull):  # it runs, but that it began could not be said
+        await asyncio.wait_for(lab.run(backend, lift), 30)
+    assert await asyncio.wait_for(lab.run(backend, "print(x)"), 30) == "41\n"
+
+
+async def test_a_checkpoint_of_a_runtime_without_standard_descriptors_or_directory(lab, backend):
+    await lab.run(backend, "import os; os.close(0); os.close(1); os.close(2); x = 41")
+    assert await lab.run(await lab.fork(await lab.checkpoint(backend)), "print(x)") == "41\n"
+    await lab.run(backend, "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')")
+    snapshot = await lab.checkpoint(backend)
+    assert "directory" in {row.kind for row in snapshot.not_captured}
+    child = await lab.fork(snapshot)
+    assert await lab.run(child, "print(os.getcwd(), x)") == f"{child.cwd} 41\n"
+
+
+async def test_output_streams_that_the_user_replaced_hang_nothing(lab, backend):
+    events = await asyncio.wait_for(
+        lab.events(backend, "import io, sys; sys.stdout = io.StringIO(); sys.stderr = None"), 30
+    )
+    assert isinstance(events[-1], CellDone)

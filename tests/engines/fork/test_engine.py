@@ -369,3 +369,27 @@ async def test_the_self_test_passes_here_and_leaves_nothing(lab):
 async def test_a_runtime_runs_on_the_interpreter_that_was_asked_for(lab):
     source = await lab.create(python=sys.executable)
     assert await lab.run(source, "import sys; print(sys.executable)") == f"{sys.executable}\n"
+
+
+async def test_a_cell_of_an_earlier_server_makes_its_runtime_busy_and_its_files_readable(
+    own_lab, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("jupyter_sandbox.engines.fork.engine._PATIENCE_S", 0.3)
+    source = await own_lab.create()
+    await own_lab.run(source, "open('f.txt', 'w').write('text')")
+    running = asyncio.create_task(own_lab.run(source, "import time; time.sleep(60)"))
+    await asyncio.sleep(0.3)
+    running.cancel()
+    await own_lab.engine.stop()
+    heir = ForkEngine()
+    await heir.start(tmp_path / "state")
+    adopted = await heir.adopt(source.backend_id)
+    assert await adopted.read_bytes("f.txt") == b"text"
+    for refused in (heir.checkpoint(adopted, new_id("sn")), anext(adopted.exec(ExecRequest(shell="true")))):
+        with pytest.raises(SessionBusy):
+            await refused
+    assert (await heir.inspect()).snapshots == frozenset()
+    await adopted.interrupt()
+    snapshot = await Lab(heir).checkpoint(adopted)
+    await heir.delete_snapshot(snapshot.ref)
+    await heir.stop()
