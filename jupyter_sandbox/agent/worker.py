@@ -83,6 +83,7 @@ class Worker:
         self._listener: socket.socket | None = None
         self._connection: socket.socket | None = None
         self._woken_ns = 0
+        self._lost = False  # whether a frame of what is going on could not be written
         self._tasks: set[asyncio.Task[None]] = set()
         self._outside: Callable[[], None] | None = None
         # Of the other threads, at the last checkpoint; None when some of them were the user's own.
@@ -104,7 +105,7 @@ class Worker:
         except OSError:
             if channel is Channel.stream:
                 raise  # print() tells the user's code that the disk is full
-            self._send(CANNOT_WRITE)
+            self._lost = True
             return
         now = time.monotonic_ns()
         if channel is not Channel.stream or now - self._woken_ns > _WAKE_EVERY_NS:
@@ -123,7 +124,15 @@ class Worker:
             return  # it is gone; the loop notices by itself
 
     def _answer(self, request: dict[str, Any], value: dict[str, Any]) -> None:
-        self.say(Channel.op, encode_op({"id": request.get("id"), **value})[1:])
+        self._conclude({"id": request.get("id"), **value})
+
+    def _conclude(self, value: dict[str, Any]) -> None:
+        """Say the last frame of something, and whether a frame before it could not be written."""
+        lost, self._lost = self._lost, False
+        self.say(Channel.op, encode_op({**value, "lost": lost})[1:])
+        if self._lost:  # not even this one
+            self._lost = False
+            self._send(CANNOT_WRITE)
 
     # How it is served
 
@@ -232,7 +241,7 @@ class Worker:
             pass  # nothing of the user's runs any more
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            self.say(Channel.op, encode_op({"event": HANDLED})[1:])
+            self._conclude({"event": HANDLED})
 
     def _operate(self, request: dict[str, Any]) -> dict[str, Any] | None:
         match request.get("op"):

@@ -169,15 +169,11 @@ class WorkerLink:
                 self._cannot_write()
 
     def _cannot_write(self) -> None:
-        error = StorageFull(
-            "The runtime's answer could not be written: the disk is full",
-            remedy="Free some disk space; the runtime keeps its state",
-        )
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(error)
+                answer.set_exception(_full())
         if self._conversation is not None:
-            self._conversation.fail(error)
+            self._conversation.fail(_full())
 
     async def _look(self) -> None:
         """While a request runs: output that comes without a wake-up."""
@@ -206,7 +202,10 @@ class WorkerLink:
         elif item.channel is Channel.op:
             value = item.json()
             if value.get("event") == HANDLED and conversation is not None:
-                conversation.handled()
+                if value["lost"]:
+                    conversation.fail(_full())
+                else:
+                    conversation.handled()
             answer = self._answers.get(value.get("id", 0))
             if answer is not None and not answer.done():
                 answer.set_result(value)
@@ -244,6 +243,13 @@ class WorkerLink:
                 answer.set_exception(_failed(reason))
         if self._conversation is not None:
             self._conversation.fail(_failed(reason))
+
+
+def _full() -> StorageFull:
+    return StorageFull(
+        "The runtime's answer could not be written: the disk is full",
+        remedy="Free some disk space; the runtime keeps its state",
+    )
 
 
 def _failed(reason: str) -> RuntimeFailed:
