@@ -20,7 +20,9 @@ def main() -> int:
         [sys.executable, "-m", "jupyter_sandbox.cli.demo"], capture_output=True, text=True, env=environment, check=False
     )
     lines = [line.rstrip() for line in run.stdout.splitlines()]
-    machine = f"Python {platform.python_version()}, Linux {platform.release()}, {os.cpu_count()} cores"
+    machine = (
+        f"Python {platform.python_version()}, Linux {platform.release().partition('-')[0]}, {os.cpu_count()} cores"
+    )
     RECORDED.write_text("\n".join([f"$ make demo    # {machine}", *lines]).strip() + "\n")
     if run.returncode == 0:
         readme = ROOT / "README.md"
