@@ -22,7 +22,7 @@ docs: $(VENV)/.ready
 
 lab: $(VENV)/.ready
 	$(BIN)/pip install --quiet --editable '.[lab]'
-	$(BIN)/jupyter lab --ServerApp.root_dir=notebooks
+	$(BIN)/jupyter lab --ServerApp.root_dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
