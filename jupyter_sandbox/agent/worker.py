@@ -8,6 +8,7 @@ wins. Nothing here may start a thread: the worker forks.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import selectors
 import signal
@@ -29,7 +30,7 @@ LINK = "link"
 WAKE = b"\0"
 """On the link: there is something in the journal."""
 HANDLED = "handled"
-"""The event of an op frame: a message of the shell channel was handled to its end."""
+"""The event of an op frame: the message ``msg_id`` of the shell channel was handled to its end."""
 CANNOT_WRITE = b"!"
 """On the link: there should be an answer in the journal, but it could not be written."""
 
@@ -241,7 +242,8 @@ class Worker:
             pass  # nothing of the user's runs any more
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            self._conclude({"event": HANDLED})
+            header = json.loads(parts[parts.index(b"<IDS|MSG>") + 2])
+            self._conclude({"event": HANDLED, "msg_id": header["msg_id"]})
 
     def _operate(self, request: dict[str, Any]) -> dict[str, Any] | None:
         match request.get("op"):

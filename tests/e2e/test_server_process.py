@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 
 from jupyter_sandbox.rendezvous import read_server_info
@@ -75,7 +76,8 @@ def test_everything_outlives_the_server(jupyter_server_process, end):
     assert nodes == {runtime: None, taken: runtime, kid: taken}
 
 
-def test_a_running_cell_outlives_the_server(jupyter_server_process, tmp_path):
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_running_cell_outlives_the_server(jupyter_server_process, tmp_path, end):
     server = jupyter_server_process
     runtime = create(server, "exp")
     go = tmp_path / "go"
@@ -85,9 +87,14 @@ def test_a_running_cell_outlives_the_server(jupyter_server_process, tmp_path):
     with server.client() as client, client.stream("POST", f"runtimes/{runtime}/cells", json={"code": code}) as answer:
         lines = answer.iter_lines()
         assert "begun" in next(lines)
-        assert server.stop() == 0
-        last = json.loads(next(lines))
-        assert (last["event"], last["error"]["code"]) == ("failed", "ServerUnavailable")
+        if end == "stop":
+            assert server.stop() == 0
+            last = json.loads(next(lines))
+            assert (last["event"], last["error"]["code"]) == ("failed", "ServerUnavailable")
+        else:
+            server.kill()
+            with pytest.raises(httpx.RemoteProtocolError):
+                next(lines)
     server.start()
     go.touch()
     assert cell(server, runtime, "print(x)") == "5\n"

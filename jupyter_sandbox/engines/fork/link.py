@@ -131,7 +131,7 @@ class WorkerLink:
         return value
 
     async def converse(self, kind: str, content: Message) -> AsyncGenerator[Message, None]:
-        """Send a request of Jupyter's shell channel; yields its messages until its reply and ``idle`` came.
+        """Send a request of Jupyter's shell channel; yields its messages until it was handled.
 
         Output of threads and children that still print goes to the request that runs.
 
@@ -173,7 +173,7 @@ class WorkerLink:
             if not answer.done():
                 answer.set_exception(_full())
         if self._conversation is not None:
-            self._conversation.fail(_full())
+            self._conversation.end(_full())
 
     async def _look(self) -> None:
         """While a request runs: output that comes without a wake-up."""
@@ -201,11 +201,8 @@ class WorkerLink:
                 conversation.raw(item)
         elif item.channel is Channel.op:
             value = item.json()
-            if value.get("event") == HANDLED and conversation is not None:
-                if value["lost"]:
-                    conversation.fail(_full())
-                else:
-                    conversation.handled()
+            if value.get("event") == HANDLED and conversation is not None and value["msg_id"] == conversation.msg_id:
+                conversation.end(_full() if value["lost"] else None)
             answer = self._answers.get(value.get("id", 0))
             if answer is not None and not answer.done():
                 answer.set_result(value)
@@ -242,7 +239,7 @@ class WorkerLink:
             if not answer.done():
                 answer.set_exception(_failed(reason))
         if self._conversation is not None:
-            self._conversation.fail(_failed(reason))
+            self._conversation.end(_failed(reason))
 
 
 def _full() -> StorageFull:
@@ -273,14 +270,15 @@ class _Text:
 
 
 class _Conversation:
-    """One shell request: its messages in order, until both its reply and its ``idle`` are there.
+    """One shell request: its messages in order, until the worker says that it was handled.
 
     Attributes:
+        msg_id: The request's.
         full: Nobody fetches what is here; what comes after it waits in the journal.
     """
 
     def __init__(self, msg_id: str) -> None:
-        self._msg_id = msg_id
+        self.msg_id = msg_id
         self._items: deque[Message | _Text | SandboxError | None] = deque()
         self._some = asyncio.Event()
         self._size = 0
@@ -288,8 +286,6 @@ class _Conversation:
             name: codecs.getincrementaldecoder("utf-8")("replace") for name in (STDOUT, STDERR)
         }
         self._started = False
-        self._replied = False
-        self._idle = False
 
     @property
     def full(self) -> bool:
@@ -326,23 +322,10 @@ class _Conversation:
             self.text(output.name, text)
 
     def message(self, message: Message) -> None:
-        mine = message["parent_header"].get("msg_id") == self._msg_id
-        kind = message["msg_type"]
-        self._started = self._started or mine
-        if not self._started:
-            return
-        self._put(message)
-        if mine and kind.endswith("_reply"):
-            self._replied = True
-        elif mine and kind == "status":
-            self._idle = message["content"]["execution_state"] == "idle"
-        if self._replied and self._idle:
-            self._put(None)
+        self._started = self._started or message["parent_header"].get("msg_id") == self.msg_id
+        if self._started:
+            self._put(message)
 
-    def handled(self) -> None:
-        """The worker is done with it: no reply comes any more, if none did."""
-        if self._started and not (self._replied and self._idle):
-            self._put(None)
-
-    def fail(self, error: SandboxError) -> None:
+    def end(self, error: SandboxError | None) -> None:
+        """Nothing more comes; with an error, what came is not all."""
         self._put(error)
