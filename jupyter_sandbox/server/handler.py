@@ -47,6 +47,7 @@ class SandboxHandler(ExtensionHandlerMixin, APIHandler):
         self._received = 0
         self._limit = 0
         self._refusal: SandboxError | web.HTTPError | None = None
+        self._cut = False  # whether this answer ends the connection: a body is on its way that nobody reads
         self._pump: asyncio.Task[None] | None = None
         self._gone = False
 
@@ -86,8 +87,8 @@ class SandboxHandler(ExtensionHandlerMixin, APIHandler):
     async def prepare(self) -> None:  # type: ignore[override]  # as Jupyter's own APIHandler
         """Sign in, then find the route; the body has not been read yet.
 
-        A request that is refused here while its body is on the way is answered once that is read and dropped: an
-        answer before it would cut the connection, and the caller would see that instead.
+        A request that is refused here is answered once its body (if any) is read and dropped: Tornado cuts the
+        connection after an answer before that, and the caller, or its next request, would see that instead.
         """
         most = max(self.app.max_json_bytes, self.app.max_file_bytes)
         self.request.connection.set_max_body_size(most)  # type: ignore[union-attr]
@@ -100,12 +101,14 @@ class SandboxHandler(ExtensionHandlerMixin, APIHandler):
                 raise _unauthorized()
             self._route, self._arguments = routes.find(str(self.request.method), self._raw_path)
         except (SandboxError, web.HTTPError) as error:
-            if self.request.method == "OPTIONS" or not 0 < announced <= most:
+            if self.request.method == "OPTIONS" or announced > most:
+                self._cut = True
                 raise
             self._refusal = error
             return
         self._limit = self.app.max_file_bytes if self._route.raw else self.app.max_json_bytes
         if announced > most:
+            self._cut = True
             raise self._too_large()
 
     def _announced_length(self) -> float:
@@ -312,6 +315,8 @@ class SandboxHandler(ExtensionHandlerMixin, APIHandler):
             status_code = exception.status_code
         error = http.to_error(exception, status_code)
         self.set_status(error.http_status if isinstance(exception, SandboxError) else status_code)
+        if self._cut:
+            self.set_header("Connection", "close")
         if isinstance(error, Unauthorized):
             self.set_header("WWW-Authenticate", "Bearer")
         if "allow" in error.context:

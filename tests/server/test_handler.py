@@ -440,3 +440,21 @@ async def test_commands_and_exports_stream_too(server):
     answer = await server.client.post(f"runtimes/{runtime}/export", json={})
     assert answer.headers["Content-Type"] == "application/x-tar"
     assert b"ustar" in answer.content
+
+
+async def test_a_refusal_keeps_the_connection_for_the_next_request(server):
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    for line in ("GET /api/v1/runtimes", "POST /api/v1/runtimes", "DELETE /api/v1/nothing", "GET /api/v1/health") * 5:
+        writer.write(f"{line} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: 0\r\n\r\n".encode())
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
+        assert head.startswith(b"HTTP/1.1 401 ")
+        (length,) = re.findall(rb"Content-Length: (\d+)", head)
+        assert json.loads(await reader.readexactly(int(length)))["code"] == "Unauthorized"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_refusal_that_ends_the_connection_says_so(serve):
+    server = await serve(SandboxExtension={"max_json_bytes": 1000, "max_file_bytes": 1000})
+    answer = await server.client.post("runtimes", content=b"x" * 2000)
+    assert (answer.status_code, answer.headers["Connection"]) == (413, "close")
